@@ -1,0 +1,96 @@
+//! The worker section: how this process joins its coordinator (worker-protocol 8).
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use crate::secret::Secret;
+
+/// A resolved `appproxy` or `appproxy_router` section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// Which of the two workers this is, with what only that one has.
+    pub mode: Mode,
+    /// Base address of the coordinator, without a trailing slash. Only the shell uses it.
+    pub coordinator_url: String,
+    /// `X-BackendAI-Token`; added by the shell, never in a command.
+    pub api_secret: Secret,
+    /// Where the bus is; `None` only when events are off.
+    pub redis_url: Option<Secret>,
+    /// PEM file with further roots for `https://` and `rediss://`.
+    pub ca_file: Option<String>,
+    /// The logical worker name that several nodes share.
+    pub authority: Arc<str>,
+    /// The name under which clients reach us.
+    pub hostname: String,
+    /// Whether the first TCP listener has TLS.
+    pub tls_listen: bool,
+    /// Whether clients are told to use TLS.
+    pub tls_advertised: bool,
+    /// The port of the first TCP listener, or as configured.
+    pub api_port: u16,
+    /// The port clients use: `traffic_port` (ROUTER) or `wildcard_traffic_port` (legacy).
+    pub traffic_port: u16,
+    /// Time between heartbeats; 100 ms at the least.
+    pub heartbeat_period: Duration,
+    /// Time between periodic full pulls; 100 ms at the least.
+    pub reconcile_interval: Duration,
+    /// Whether the bus is used.
+    pub events_enabled: bool,
+    /// Which bodies our acks carry.
+    pub event_dialect: EventDialect,
+    /// Deadline of PUT, PATCH and DELETE.
+    pub call_timeout: Duration,
+    /// Deadline of each GET.
+    pub pull_timeout: Duration,
+    /// Past this without a successful full pull `/readyz` answers 503; `None` is no bound.
+    pub max_staleness: Option<Duration>,
+}
+
+/// The two workers. One process runs one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Model names and model API keys.
+    #[cfg(feature = "appproxy-router")]
+    Router(RouterMode),
+    /// Sub-domains and access tokens.
+    #[cfg(feature = "appproxy-legacy")]
+    Legacy(LegacyMode),
+}
+
+/// What only the ROUTER worker has.
+#[cfg(feature = "appproxy-router")]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RouterMode {
+    /// Whether a model that is published but not allowed looks unpublished.
+    pub hide_forbidden_models: bool,
+    /// Past this without a successful full pull model API keys get 503; `None` is no bound.
+    pub max_key_staleness: Option<Duration>,
+}
+
+/// What only the legacy worker has.
+#[cfg(feature = "appproxy-legacy")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegacyMode {
+    /// Verifies access tokens (HS256).
+    pub jwt_secret: Secret,
+    /// Tolerance of `exp` and `nbf`.
+    pub jwt_leeway: Duration,
+    /// With its leading dot, lower-case.
+    pub wildcard_domain: String,
+    /// Hosts that serve all circuits by model name, beside the apex; lower-case.
+    pub aggregation_hosts: Vec<String>,
+    /// Model names given instead of asked for, by endpoint id or sub-domain.
+    pub model_names: Vec<(String, Arc<str>)>,
+}
+
+/// Which bodies our acks carry (worker-protocol 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EventDialect {
+    /// `args` and `payload` in one envelope: every released coordinator takes it.
+    #[default]
+    Both,
+    /// Releases up to 26.8.
+    Args,
+    /// Releases from 26.9.
+    Payload,
+}

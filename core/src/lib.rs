@@ -1,0 +1,12 @@
+//! The deterministic core of a Backend.AI AppProxy inference worker.
+
+pub mod backoff;
+pub mod config;
+pub mod limits;
+pub mod secret;
+pub mod seed;
+pub mod serving;
+pub mod time;
+pub mod wire;
+#[cfg(feature = "appproxy-common")]
+pub mod worker;

@@ -1,0 +1,31 @@
+//! Every bound of the core, with what happens beyond it.
+
+/// Bytes of one bus message (worker-protocol 3.1). Beyond: malformed, dropped and counted.
+pub const ENVELOPE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Elements of one `args` array (worker-protocol 3.1). Beyond: malformed, dropped and counted.
+pub const ENVELOPE_ARGS: usize = 16;
+
+/// Bytes of one answer of the coordinator. Beyond: the shell fails the call with `TooLarge`.
+pub const CALL_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// Key notices waiting for a pull (worker-protocol 3.3, rule 5). Beyond: counted and not acked.
+pub const KEY_NOTICES: usize = 10_000;
+
+/// Circuits guarded against resurrection (rule 3). Beyond: the oldest guard goes, and a pull follows.
+pub const GUARDS: usize = 100_000;
+
+/// Entities remembered as heard while one request is under way (rule 1). Beyond: the pull fails and is asked anew.
+pub const HEARD: usize = 200_000;
+
+/// Acks held back until they may be sent. Beyond: the oldest is dropped and counted.
+pub const HELD_ACKS: usize = 10_000;
+
+/// Outputs not drained yet. Beyond: the oldest *event* is dropped and counted; commands never are.
+pub const QUEUED_EVENTS: usize = 10_000;
+
+/// Malformed elements reported one by one of one body. Beyond: only their number is.
+pub const REPORTED_ELEMENTS: usize = 100;
+
+/// Characters of a quoted foreign text (error bodies, names) in a report. Beyond: cut.
+pub const QUOTED_CHARS: usize = 300;

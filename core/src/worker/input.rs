@@ -1,0 +1,39 @@
+//! Everything the control plane can be told.
+
+use serde::{Deserialize, Serialize};
+
+use super::call::CallEnded;
+use super::output::AckId;
+use crate::serving::Generation;
+use crate::wire::event::BusEvent;
+use crate::wire::malformed::Malformed;
+
+/// One thing that happened. The same type is API, journal line and fuzz alphabet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// The shell runs and drains outputs; sent once, first.
+    Started,
+    /// The subscription asked for stands.
+    BusUp,
+    /// The subscription is gone, or could not be made; in words, for the operator.
+    BusLost(String),
+    /// A bus message that `wire` understood.
+    Bus(BusEvent),
+    /// A bus message that `wire` could not read.
+    BusMalformed(Malformed),
+    /// A call ended.
+    CallEnded(CallEnded),
+    /// The view of this generation is what requests see now.
+    Applied(Generation),
+    /// An ack left this process.
+    AckSent(AckId),
+    /// An ack could not be published.
+    AckFailed(AckId),
+    /// Time passed. Early ones are harmless, late ones are only late.
+    Tick,
+    /// Begin to leave: not ready any more; everything else goes on until [`Input::Drained`].
+    Shutdown,
+    /// The last request has ended: leave the coordinator and stop.
+    Drained,
+}

@@ -1,0 +1,1 @@
+//! The same worker as `appproxy-shell-tokio`, on smol: not built yet.

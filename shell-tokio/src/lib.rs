@@ -1,0 +1,1 @@
+//! The AppProxy inference worker on tokio and axum.

@@ -1,0 +1,2 @@
+//! The worker's program on tokio.
+fn main() {}
