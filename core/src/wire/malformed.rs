@@ -60,6 +60,16 @@ pub struct Malformed {
     pub id: Option<String>,
     /// What is wrong and what would be right.
     pub problem: String,
+    /// How many more of this kind this report stands for, beyond `limits::REPORTED_ELEMENTS`; mostly 0.
+    pub further: u64,
+}
+
+impl Malformed {
+    /// A report of one malformed thing without an id.
+    #[must_use]
+    pub fn new(kind: MalformedKind, path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { kind, path: path.into(), id: None, problem: problem.into(), further: 0 }
+    }
 }
 
 impl fmt::Display for Malformed {

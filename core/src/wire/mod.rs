@@ -4,8 +4,14 @@
 //! and one malformed element costs only itself. Writing is snake_case, with lower-case dashed UUIDs.
 
 pub mod circuit;
+#[cfg(feature = "appproxy-common")]
+pub mod envelope;
 pub mod event;
 pub mod ids;
 pub mod key;
 pub mod malformed;
 pub mod publication;
+#[cfg(feature = "appproxy-common")]
+pub mod register;
+#[cfg(feature = "appproxy-router")]
+pub mod snapshot;
