@@ -1,1 +1,2 @@
-//! The AppProxy inference worker on tokio and axum.
+//! tmp
+mod clock; mod tls; mod coordinator; mod logs; mod metrics; mod shutdown;
