@@ -1,2 +1,2 @@
 //! tmp
-mod clock; mod tls; mod coordinator; mod logs; mod metrics; mod shutdown;
+mod clock; mod tls; mod coordinator; mod logs; mod metrics; mod shutdown; mod bus; mod observe; pub mod stage;
