@@ -17,6 +17,7 @@ mod control;
 mod credential;
 mod denial;
 mod draw;
+mod from_config;
 mod gate;
 mod gated;
 mod headers;
