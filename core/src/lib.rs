@@ -1,7 +1,10 @@
 //! The deterministic core of a Backend.AI AppProxy inference worker.
 
+pub mod access;
 pub mod backoff;
 pub mod config;
+pub mod desired;
+pub mod exchange;
 pub mod limits;
 pub mod secret;
 pub mod seed;
