@@ -22,7 +22,9 @@ pub struct TrustedProxies {
 
 /// An entry of `server.trusted_proxies` that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{entry}` is no address, no network and not `unix`; write `10.0.0.1`, `10.0.0.0/8`, `2001:db8::/32` or `unix`")]
+#[error(
+    "`{entry}` is no address, no network and not `unix`; write `10.0.0.1`, `10.0.0.0/8`, `2001:db8::/32` or `unix`"
+)]
 pub struct BadProxy {
     /// The entry as written.
     pub entry: String,

@@ -1,4 +1,4 @@
-//! Who may come in, and who may use what: client addresses, address lists, keys, rate limits (worker-protocol 5.3).
+//! Who may use what: keys, address lists, client addresses, rates (worker-protocol 5.3).
 
 pub mod address;
 pub mod ip_list;

@@ -79,7 +79,8 @@ impl Admitted {
 #[derive(Debug)]
 struct Tries {
     admitted: Admitted,
-    tried: Vec<Arc<Backend>>,
+    /// Names of the replicas that were tried.
+    tried: Vec<Arc<str>>,
 }
 
 /// One replica, asked and not yet answering. Ends in exactly one of its methods.
@@ -146,11 +147,7 @@ impl Attempt {
 }
 
 impl Tries {
-    fn next(
-        mut self,
-        selection: &mut Selection,
-        node: Node<'_>,
-    ) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
+    fn next(mut self, selection: &mut Selection, node: Node<'_>) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
         loop {
             let spent = u32::try_from(self.tried.len()).unwrap_or(u32::MAX) > node.rules.max_retries;
             // The view of this moment: a replica that went away meanwhile gets no new attempt.
@@ -164,7 +161,7 @@ impl Tries {
             if !speaks(backend.kind, trail.surface) {
                 return Err(self.admitted.passage.refuse(&not_spoken()));
             }
-            self.tried.push(backend.clone());
+            self.tried.push(backend.name.clone());
             // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
             if let Some(request) = build(&self.admitted, &backend, node.rules) {
                 return Ok((Attempt { tries: self, backend }, request));
@@ -174,10 +171,7 @@ impl Tries {
 
     fn exhausted(self) -> Box<Answer> {
         let denial = if self.tried.is_empty() {
-            Denial::new(
-                Code::ModelUnavailable,
-                "No server of this model can take requests now. Try again shortly.",
-            )
+            Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
         } else {
             upstream_error()
         };
@@ -192,10 +186,7 @@ pub(super) fn upstream_error() -> Denial {
 
 /// What 501 says of a backend that has not the paths of a surface.
 pub(super) fn not_spoken() -> Denial {
-    Denial::new(
-        Code::NotSupported,
-        "The server behind this model does not speak this API. Use another of its APIs.",
-    )
+    Denial::new(Code::NotSupported, "The server behind this model does not speak this API. Use another of its APIs.")
 }
 
 #[cfg(test)]

@@ -85,7 +85,12 @@ fn bearer(headers: &HeaderMap) -> Option<Vec<u8>> {
 }
 
 fn plain(headers: &HeaderMap, name: &http::HeaderName) -> Option<Vec<u8>> {
-    headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii()).find(|key| !key.is_empty()).map(<[u8]>::to_vec)
+    headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.as_bytes().trim_ascii())
+        .find(|key| !key.is_empty())
+        .map(<[u8]>::to_vec)
 }
 
 /// Takes every `key` parameter out of the query; the first that is not empty is the key.
@@ -107,7 +112,8 @@ fn take_from_query(parts: &mut Parts) -> Result<Option<Secret>, Denial> {
     let kept: Vec<&str> = query.split('&').filter(|pair| !is_key(pair)).collect();
     let path = parts.uri.path();
     let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
-    let unreadable = || Denial::new(Code::InvalidRequest, "The query of the request cannot be read. Check its address.");
+    let unreadable =
+        || Denial::new(Code::InvalidRequest, "The query of the request cannot be read. Check its address.");
     let mut uri = parts.uri.clone().into_parts();
     uri.path_and_query = Some(PathAndQuery::try_from(text).map_err(|_| unreadable())?);
     parts.uri = http::Uri::from_parts(uri).map_err(|_| unreadable())?;

@@ -168,13 +168,7 @@ impl Denial {
     #[must_use]
     pub fn with_status(code: Code, status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         let waits = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
-        Self {
-            code,
-            status,
-            message: message.into(),
-            retry_after: waits.then_some(RETRY_AFTER_SECONDS),
-            allow: None,
-        }
+        Self { code, status, message: message.into(), retry_after: waits.then_some(RETRY_AFTER_SECONDS), allow: None }
     }
 
     /// The same refusal, with a time to wait in whole seconds.

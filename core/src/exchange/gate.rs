@@ -11,7 +11,6 @@ use super::credential;
 use super::denial::{Code, Denial};
 use super::gated::Gated;
 use super::headers::{self, Forwarding, X_FORWARDED_FOR};
-use super::holder::Holder;
 use super::models;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
@@ -72,7 +71,8 @@ impl Gate {
             Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
         };
         let client = client_of(&parts, connection, node);
-        let holder = credential::take(&mut parts, trail.surface).and_then(|key| credential::judge(key.as_deref(), node));
+        let holder =
+            credential::take(&mut parts, trail.surface).and_then(|key| credential::judge(key.as_deref(), node));
         let (holder, trail) = match holder {
             Ok(holder) => {
                 let key = holder.ledger_key();

@@ -72,12 +72,7 @@ impl Gated {
         };
         self.passage.trail.known_model = true;
         let Passage { parts, trail, forwarding, .. } = &mut self.passage;
-        headers::prepare_outbound(
-            &mut parts.headers,
-            forwarding,
-            &trail.request_id,
-            node.rules.forward_credentials,
-        );
+        headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, node.rules.forward_credentials);
         Ok(Admitted { passage: self.passage, model: asked, pool, body, place })
     }
 

@@ -43,8 +43,9 @@ pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue 
     let mut given = headers.get_all(X_REQUEST_ID).iter();
     match (given.next(), given.next()) {
         (Some(id), None) if is_request_id(id.as_bytes()) => id.clone(),
-        _ => HeaderValue::from_str(&draws.uuid().to_string())
-            .unwrap_or_else(|_| HeaderValue::from_static("unnumbered")),
+        _ => {
+            HeaderValue::from_str(&draws.uuid().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
+use crate::access::key_parts::KeyParts;
 use crate::access::key_store::{KeyRecord, KeyTable};
 use crate::secret::Secret;
 use crate::time::UnixMillis;
@@ -35,8 +36,9 @@ impl OperatorKeys {
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = OperatorKey>) -> Self {
         let mut table = KeyTable::default();
+        let mut parts = KeyParts::default();
         for key in keys {
-            let (record, _) = KeyRecord::new(&ApiKey {
+            let (record, _) = parts.record(&ApiKey {
                 key_id: KeyId(key.id),
                 token_hash: key.hash,
                 allowed_models: key.allowed_models,

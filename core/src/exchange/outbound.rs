@@ -89,11 +89,7 @@ fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
         return Payload::whole(body.clone());
     }
     Payload {
-        frames: [
-            body.slice(..place.span.start),
-            Bytes::from(place.spelling.write(name)),
-            body.slice(place.span.end..),
-        ],
+        frames: [body.slice(..place.span.start), Bytes::from(place.spelling.write(name)), body.slice(place.span.end..)],
     }
 }
 

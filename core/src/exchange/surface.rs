@@ -113,7 +113,7 @@ const GEMINI_VERBS: [&str; 4] = [":generateContent", ":streamGenerateContent", "
 ///
 /// # Errors
 /// [`Nowhere`], to be refused in the shape of [`Surface::of_path`].
-pub fn destination(method: &Method, path: &str) -> Result<Destination, Nowhere> {
+pub(super) fn destination(method: &Method, path: &str) -> Result<Destination, Nowhere> {
     let (found, allow) = find(path)?;
     let allowed = match allow {
         ANY => true,
