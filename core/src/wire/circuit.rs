@@ -39,6 +39,14 @@ pub struct Circuit {
     pub replica_groups: Vec<ReplicaGroup>,
 }
 
+impl Circuit {
+    /// The endpoint whose replicas the routes are, when the circuit is served at all (worker-protocol 6).
+    #[must_use]
+    pub fn routable(&self) -> Option<EndpointId> {
+        self.endpoint_id.filter(|_| self.app_mode == AppMode::Inference)
+    }
+}
+
 /// One replica of a circuit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {

@@ -19,6 +19,13 @@ pub struct Publication {
     pub control_mode: ControlMode,
 }
 
+impl Publication {
+    /// Its names, the primary first; may repeat.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        core::iter::once(&self.model).chain(&self.aliases)
+    }
+}
+
 /// One endpoint of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
