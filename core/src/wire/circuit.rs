@@ -6,11 +6,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::ids::{CircuitId, EndpointId, GroupId, RouteId};
+pub use super::read_circuit::{parse_circuit, parse_circuits_answer};
 
 /// A deployment endpoint bound to this authority, with its replicas.
 ///
 /// Serde on this type is our own form (journal, snapshots); the coordinator's is read by
-/// `circuit::parse_list` and never written: acks echo what came ([`ReceivedCircuit`]).
+/// [`parse_circuits_answer`] and never written: acks echo what came ([`ReceivedCircuit`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Circuit {
     /// Its identity.
@@ -167,8 +168,3 @@ impl PartialEq for Ratio {
 }
 
 impl Eq for Ratio {}
-
-/// Reads the answer of `GET /api/worker/{id}/circuits`. An error is a failed pull.
-pub fn parse_circuits_answer(body: &[u8]) -> Result<super::malformed::Elements<Circuit>, super::malformed::Malformed> {
-    unimplemented!("{}", body.len())
-}

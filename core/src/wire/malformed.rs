@@ -23,7 +23,8 @@ pub enum MalformedKind {
     Mapping,
     /// A model API key, in a pull.
     Key,
-    /// A number that JSON does not know (`NaN`, `Infinity`, out of range), read as 0.
+    /// A number read as 0: one that JSON does not know (`NaN`, `Infinity`), one out of range, an explicit null; or a
+    /// negative one, which counts as 0.
     Number,
     /// A REST answer as a whole.
     RestBody,
@@ -69,6 +70,12 @@ impl Malformed {
     #[must_use]
     pub fn new(kind: MalformedKind, path: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { kind, path: path.into(), id: None, problem: problem.into(), further: 0 }
+    }
+
+    /// How many malformed things this report stands for: what a counter goes up by.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.further.saturating_add(1)
     }
 }
 
