@@ -6,8 +6,7 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-use appproxy_core::exchange::denial::Denial;
-use appproxy_core::exchange::{Committed, EndOfBody, Payload};
+use appproxy_core::exchange::{Committed, Denial, EndOfBody, Payload};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;

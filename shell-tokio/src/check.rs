@@ -7,15 +7,15 @@ use appproxy_core::config::{self, Loaded};
 use crate::Failed;
 
 /// Where `run` looks without `--config`, in this order.
-const PLACES: [&str; 3] = ["./config.yaml", "~/.config/appproxy-worker/config.yaml", "/etc/appproxy-worker/config.yaml"];
+const PLACES: [&str; 3] =
+    ["./config.yaml", "~/.config/appproxy-worker/config.yaml", "/etc/appproxy-worker/config.yaml"];
 
 /// Reads and checks a file.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failed> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failed::config(format!("{}: {error}; give the path of a readable file", path.display())))?;
     config::load(&text, &|name| std::env::var(name).ok()).map_err(|problems| {
-        let lines: Vec<String> =
-            problems.0.iter().map(|problem| format!("{}: {problem}", path.display())).collect();
+        let lines: Vec<String> = problems.0.iter().map(|problem| format!("{}: {problem}", path.display())).collect();
         Failed::config(lines.join("\n"))
     })
 }

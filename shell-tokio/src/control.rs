@@ -94,7 +94,7 @@ impl Control {
         match command {
             Command::Apply(Apply { view, changes }) => {
                 let (began, generation) = (Instant::now(), view.generation);
-                self.node.apply(view, &changes);
+                self.node.apply(&view, &changes);
                 self.node.metrics.apply.observe(began.elapsed().as_secs_f64());
                 self.pending.push_back(Input::Applied(generation));
             }
@@ -110,7 +110,8 @@ impl Control {
             }
             Command::SendAck(ticket) => {
                 let (id, publisher) = (ticket.id, self.publisher.as_ref());
-                self.pending.extend(publisher.map_or(Some(Input::AckFailed(id)), |publisher| publisher.publish(ticket)));
+                self.pending
+                    .extend(publisher.map_or(Some(Input::AckFailed(id)), |publisher| publisher.publish(ticket)));
             }
             Command::Subscribe => self.subscription = self.bus.as_ref().map(Bus::subscribe),
             Command::Unsubscribe => self.subscription = None,

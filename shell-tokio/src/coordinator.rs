@@ -194,7 +194,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_keeps_status_and_body() {
-        let response = outcome_of(peer(b"HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n").await).await.expect("answer");
+        let response =
+            outcome_of(peer(b"HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n").await).await.expect("answer");
         assert_eq!((response.status, response.body.0.len()), (304, 0));
         let response = outcome_of(peer(b"HTTP/1.1 500 X\r\ncontent-length: 2\r\n\r\n{}").await).await.expect("answer");
         assert_eq!((response.status, response.body.0.as_slice()), (500, b"{}".as_slice()));

@@ -28,7 +28,11 @@ async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Respon
 }
 
 /// One exchange. An error is an answer of our own.
-async fn exchange(node: &Arc<Node>, request: Request<Body>, in_flight: InFlight) -> Result<Response<Body>, Box<Answer>> {
+async fn exchange(
+    node: &Arc<Node>,
+    request: Request<Body>,
+    in_flight: InFlight,
+) -> Result<Response<Body>, Box<Answer>> {
     let (mut parts, body) = request.into_parts();
     // A connection that nobody described has no address: every address list refuses it.
     let connection = parts.extensions.remove().unwrap_or(Connection { peer: Peer::Unix, tls: false });

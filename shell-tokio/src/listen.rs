@@ -69,9 +69,7 @@ impl Listener {
     /// Opens `address`; the error names it.
     pub(crate) async fn open(address: &BindAddress, socket_mode: Option<u32>) -> Result<Self, String> {
         let opened = match address {
-            BindAddress::Tcp { host, port } => {
-                TcpListener::bind((host.as_str(), *port)).await.map(Self::Tcp)
-            }
+            BindAddress::Tcp { host, port } => TcpListener::bind((host.as_str(), *port)).await.map(Self::Tcp),
             BindAddress::Unix(path) => open_unix(path, socket_mode).await,
         };
         opened.map_err(|error| format!("cannot listen at {address}: {error}"))

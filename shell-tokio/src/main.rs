@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use appproxy_shell_tokio::{Failed, check, demo, run};
+use appproxy_shell_tokio::{check, demo, run};
 use clap::{Parser, Subcommand};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a
@@ -26,7 +26,7 @@ enum Command {
     },
     /// Run everything on loopback: development coordinator, two mock replicas, a published model, a key, the worker
     Demo {
-        /// Port of the worker
+        /// Port of the worker; 0 takes a free one
         #[arg(long, value_name = "N", default_value_t = 8080)]
         port: u16,
     },
@@ -46,11 +46,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed { code, message }) => {
-            if !message.is_empty() {
-                eprintln!("{message}");
-            }
-            ExitCode::from(code)
+        Err(failed) => {
+            eprintln!("{failed}");
+            ExitCode::from(failed.code)
         }
     }
 }

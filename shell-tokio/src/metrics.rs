@@ -106,9 +106,8 @@ label_set!(OutcomeLabel { outcome });
 #[derive(Debug, Clone)]
 struct Seconds;
 
-const BOUNDS: [f64; 16] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0,
-];
+const BOUNDS: [f64; 16] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0];
 
 impl MetricConstructor<Histogram> for Seconds {
     fn new_metric(&self) -> Histogram {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::access::rate_ledger::RateLedger;
-use appproxy_core::exchange::{self, Control, ExchangeRules, Selection};
+use appproxy_core::exchange::selection::Selection;
+use appproxy_core::exchange::{self, Control, ExchangeRules};
 use appproxy_core::seed::Draws;
 use appproxy_core::serving::{ChangeSet, ServingView};
 use appproxy_core::worker::Standing;
@@ -73,7 +74,7 @@ impl Node {
     }
 
     /// Puts a view in force: one pointer.
-    pub(crate) fn apply(&self, view: Arc<ServingView>, changes: &ChangeSet) {
+    pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
         self.view.store(view.clone());
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());

@@ -7,7 +7,6 @@ use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
 use appproxy_core::config::worker::WorkerConfig;
-use appproxy_core::desired::Desired;
 use appproxy_core::exchange::ExchangeRules;
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::serving::{Serving, ServingSettings};
@@ -30,7 +29,6 @@ use crate::{Failed, admin, data, tls};
 const ORDERS: usize = 4;
 
 /// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
-#[derive(Debug)]
 pub struct Running {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
@@ -41,7 +39,6 @@ pub struct Running {
     config: Config,
 }
 
-#[derive(Debug)]
 struct Planes {
     data: Plane,
     admin_phases: Phases,
@@ -68,12 +65,14 @@ impl Running {
             bodies: Bounds::new(config.server.max_buffered, config.server.idle_timeout),
             rules: ExchangeRules::from(&config),
             authority: config.worker.as_ref().map(|worker| worker.authority.clone()),
-            view: static_view(&settings),
+            // The static backends; a worker's first pull brings the rest.
+            view: Serving::new(&settings).view().clone(),
             draws: draws.child(),
         }));
 
         let listeners = open_all(&config.server.bind, config.server.socket_mode).await?;
-        let admin_listener = Listener::open(&config.admin.bind, config.server.socket_mode).await.map_err(Failed::run)?;
+        let admin_listener =
+            Listener::open(&config.admin.bind, config.server.socket_mode).await.map_err(Failed::run)?;
         let bound = |listener: &Listener| listener.address().map_err(|error| Failed::run(error.to_string()));
         let data_addresses = listeners.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
         let admin_address = bound(&admin_listener)?;
@@ -91,7 +90,7 @@ impl Running {
 
         let (orders, taken) = mpsc::channel(ORDERS);
         let control = match &config.worker {
-            Some(worker) => Some(join(worker, settings, draws, &node, taken)?),
+            Some(worker) => Some(join(worker, &settings, draws, &node, taken)?),
             None => None,
         };
         for address in &data_addresses {
@@ -136,6 +135,12 @@ impl Running {
     }
 }
 
+impl core::fmt::Debug for Running {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Running").field("data", &self.data).field("admin", &self.admin).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(control) = &self.control {
@@ -159,13 +164,6 @@ fn refuse_legacy(config: &Config) -> Result<(), Failed> {
     }
 }
 
-fn static_view(settings: &ServingSettings) -> Arc<appproxy_core::serving::ServingView> {
-    let mut serving = Serving::new(settings);
-    let desired = Desired::new();
-    let update = serving.update(&desired, &desired.everything());
-    update.map_or_else(|| serving.view().clone(), |update| update.view)
-}
-
 async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result<Vec<Listener>, Failed> {
     let mut open = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -177,7 +175,7 @@ async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result
 /// Starts the control loop.
 fn join(
     config: &WorkerConfig,
-    settings: ServingSettings,
+    settings: &ServingSettings,
     mut draws: Draws,
     node: &Arc<Node>,
     orders: mpsc::Receiver<Input>,

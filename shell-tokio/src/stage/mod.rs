@@ -6,8 +6,10 @@
 mod coordinator;
 mod redis_server;
 mod replica;
-mod served;
+mod rest;
+pub(crate) mod served;
 
 pub use coordinator::StageCoordinator;
 pub use redis_server::StageBus;
 pub use replica::StageReplica;
+pub use rest::ask_json;

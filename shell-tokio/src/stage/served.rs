@@ -15,15 +15,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// A body whose error cuts the connection.
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A whole body.
-pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A JSON answer of our own.
-pub(super) fn json(status: u16, value: &serde_json::Value) -> http::Response<Body> {
+pub(crate) fn json(status: u16, value: &serde_json::Value) -> http::Response<Body> {
     let mut response = http::Response::new(whole(value.to_string()));
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
     let content_type = http::HeaderValue::from_static("application/json");
@@ -32,20 +32,20 @@ pub(super) fn json(status: u16, value: &serde_json::Value) -> http::Response<Bod
 }
 
 /// Answers requests; an error cuts the connection without an answer.
-pub(super) trait Answer: Clone + Send + Sync + 'static {
+pub(crate) trait Answer: Clone + Send + Sync + 'static {
     fn answer(&self, request: Request) -> impl Future<Output = io::Result<http::Response<Body>>> + Send;
 }
 
 /// A running listener. Dropping it cuts every connection.
 #[derive(Debug)]
-pub(super) struct Served {
-    pub(super) address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Served {
     /// Listens on loopback; port 0 takes a free one.
-    pub(super) async fn start(port: u16, answer: impl Answer) -> io::Result<Self> {
+    pub(crate) async fn start(port: u16, answer: impl Answer) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
         let task = tokio::spawn(async move {
@@ -65,7 +65,7 @@ impl Served {
     }
 
     /// Stops listening and cuts every connection; returns when the port is free again.
-    pub(super) async fn cut(mut self) {
+    pub(crate) async fn cut(mut self) {
         self.task.abort();
         drop((&mut self.task).await);
     }
