@@ -74,7 +74,7 @@
 //! # };
 //! # let (outbox, inbox) = channel();
 //! # let now = Now { moment: Moment::START, wall: UnixMillis(0) };
-//! # let worker = Worker::new(config, ServingSettings::default(), Seed::from_number(1), now);
+//! # let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(1), now);
 //! # let leave = outbox.clone();
 //! # thread::spawn(move || {
 //! #     while SHOWN.load(Ordering::SeqCst) == 0 { thread::yield_now(); }

@@ -134,9 +134,9 @@ impl Worker {
     /// Hands out the view of what changed, if anything did.
     pub(super) fn flush_changes(&mut self) {
         let touched = self.desired.take_touched();
-        let Some(update) = self.serving.update(&self.desired, touched) else { return };
+        let Some(update) = self.serving.update(&self.desired, &touched) else { return };
         for report in update.reports {
-            self.notice(Severity::Warning, report.code, report.text);
+            self.notice(Severity::Warning, report.code(), report.to_string());
         }
         self.issued = update.view.generation;
         self.outputs.command(Command::Apply(Apply { view: update.view, changes: update.changes }));

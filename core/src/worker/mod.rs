@@ -87,7 +87,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that has not started; its node id comes from `seed`.
     #[must_use]
-    pub fn new(config: WorkerConfig, settings: ServingSettings, seed: Seed, now: Now) -> Self {
+    pub fn new(config: WorkerConfig, settings: &ServingSettings, seed: Seed, now: Now) -> Self {
         let mut draws = Draws::new(seed);
         let node_id = NodeId(draws.uuid());
         Self {
@@ -108,7 +108,7 @@ impl Worker {
             guards: Guards::default(),
             acks: Acks::default(),
             notices: KeyNotices::default(),
-            desired: Desired::new(),
+            desired: Desired::new(&config.authority),
             serving: Serving::new(settings),
             issued: Generation::default(),
             applied: Generation::default(),

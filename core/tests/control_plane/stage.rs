@@ -60,7 +60,7 @@ pub fn config() -> WorkerConfig {
 impl Stage {
     pub fn new(config: WorkerConfig) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
-        let worker = Worker::new(config, ServingSettings::default(), Seed::from_number(7), now);
+        let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(7), now);
         Self {
             worker,
             now,
