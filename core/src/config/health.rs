@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+use super::forms;
+use super::reader::{Reader, Section};
+
 /// `health_checks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
@@ -51,4 +54,50 @@ impl Default for Passive {
     fn default() -> Self {
         Self { failures: 3, ejection: Duration::from_secs(10) }
     }
+}
+
+/// Reads `health_checks`.
+pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> HealthChecks {
+    let section = reader.section(root, "health_checks");
+    let default = HealthChecks::default();
+    let health = HealthChecks {
+        enabled: reader.value(&section, "enabled", forms::boolean).unwrap_or(default.enabled),
+        interval: reader.value(&section, "interval", forms::interval).unwrap_or(default.interval),
+        timeout: reader.value(&section, "timeout", forms::time).unwrap_or(default.timeout),
+        unhealthy_threshold: reader
+            .value(&section, "unhealthy_threshold", forms::positive)
+            .unwrap_or(default.unhealthy_threshold),
+        healthy_threshold: reader
+            .value(&section, "healthy_threshold", forms::positive)
+            .unwrap_or(default.healthy_threshold),
+        endpoint: reader.value(&section, "endpoint", forms::path).unwrap_or(default.endpoint),
+        warmup_check_interval: reader
+            .value(&section, "warmup_check_interval", forms::interval)
+            .unwrap_or(default.warmup_check_interval),
+        max_warmup_duration: reader
+            .value(&section, "max_warmup_duration", forms::time)
+            .unwrap_or(default.max_warmup_duration),
+    };
+    reader.finish(&section);
+    health
+}
+
+/// Reads `passive`.
+pub(super) fn read_passive(reader: &mut Reader<'_>, root: &Section<'_>) -> Passive {
+    let section = reader.section(root, "passive");
+    let default = Passive::default();
+    let passive = Passive {
+        failures: reader.value(&section, "failures", forms::positive).unwrap_or(default.failures),
+        ejection: reader.value(&section, "ejection", forms::time).unwrap_or(default.ejection),
+    };
+    if passive.ejection > Duration::from_secs(300) {
+        reader.problem(
+            section.place("ejection"),
+            section.key("ejection"),
+            "longer than 300s",
+            "write at most \"300s\"",
+        );
+    }
+    reader.finish(&section);
+    passive
 }

@@ -1,5 +1,8 @@
 //! `logging` and `journal` (data-plane 7).
 
+use super::forms;
+use super::reader::{Reader, Section};
+
 /// What is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogLevel {
@@ -42,4 +45,33 @@ pub struct Logging {
 pub struct Journal {
     /// Where control-plane inputs are recorded; `None` is nowhere.
     pub file: Option<String>,
+}
+
+pub(super) const LEVELS: &[(&str, LogLevel)] = &[
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+pub(super) const FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// Reads `logging`.
+pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Logging {
+    let section = reader.section(root, "logging");
+    let logging = Logging {
+        level: reader.choice(&section, "level", LEVELS).unwrap_or_default(),
+        format: reader.choice(&section, "format", FORMATS).unwrap_or_default(),
+    };
+    reader.finish(&section);
+    logging
+}
+
+/// Reads `journal`.
+pub(super) fn read_journal(reader: &mut Reader<'_>, root: &Section<'_>) -> Journal {
+    let section = reader.section(root, "journal");
+    let journal = Journal { file: reader.value(&section, "file", forms::text) };
+    reader.finish(&section);
+    journal
 }

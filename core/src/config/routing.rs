@@ -4,6 +4,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::forms;
+use super::reader::{Reader, Section};
+
 /// How one of the candidates is chosen (data-plane 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
@@ -92,3 +95,63 @@ impl Default for Request {
 
 /// `fallback.fallback_chains`, without cycles: what to try when a model has no candidate left.
 pub type FallbackChains = BTreeMap<Arc<str>, Vec<Arc<str>>>;
+
+pub(super) const STRATEGIES: &[(&str, Strategy)] = &[
+    ("weighted", Strategy::Weighted),
+    ("round_robin", Strategy::RoundRobin),
+    ("random", Strategy::Random),
+    ("least_latency", Strategy::LeastLatency),
+    ("least_loaded", Strategy::LeastLoaded),
+    ("consistent_hash", Strategy::ConsistentHash),
+    ("prefix_aware", Strategy::PrefixAware),
+];
+pub(super) const WEIGHTS: &[(&str, Weights)] = &[("normalised", Weights::Normalised), ("literal", Weights::Literal)];
+pub(super) const REWRITES: &[(&str, RewriteModel)] = &[("auto", RewriteModel::Auto), ("never", RewriteModel::Never)];
+
+/// Reads `selection_strategy` and `routing`. `legacy` is whether the legacy worker runs.
+pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>, legacy: bool) -> Routing {
+    let section = reader.section(root, "routing");
+    let outside = reader.choice(root, "selection_strategy", STRATEGIES);
+    let inside = reader.choice(&section, "selection_strategy", STRATEGIES);
+    if root.has("selection_strategy") && section.has("selection_strategy") {
+        let wrong = "given twice, also as selection_strategy outside of routing";
+        reader.problem(
+            section.place("selection_strategy"),
+            section.key("selection_strategy"),
+            wrong,
+            "keep one of them",
+        );
+    }
+    let routing = Routing {
+        strategy: inside.or(outside).unwrap_or_default(),
+        weights: reader.choice(&section, "weights", WEIGHTS).unwrap_or_default(),
+        rewrite_model: reader.choice(&section, "rewrite_model", REWRITES).unwrap_or_default(),
+        forward_credentials: reader.value(&section, "forward_credentials", forms::boolean).unwrap_or(false),
+        affinity_header: reader.value(&section, "affinity_header", forms::header),
+        max_in_flight: reader.value(&section, "max_in_flight", forms::positive),
+        queue_timeout: reader.value(&section, "queue_timeout", forms::duration).unwrap_or_default(),
+    };
+    if routing.forward_credentials && !legacy {
+        let text = "has no effect without an enabled `appproxy` section: keys of this worker never reach a replica";
+        reader.warn(section.place("forward_credentials"), section.key("forward_credentials"), text);
+    }
+    reader.finish(&section);
+    routing
+}
+
+/// Reads `request`.
+pub(super) fn read_request(reader: &mut Reader<'_>, root: &Section<'_>) -> Request {
+    let section = reader.section(root, "request");
+    let default = Request::default();
+    let request = Request {
+        connect_timeout: reader.value(&section, "connect_timeout", forms::time).unwrap_or(default.connect_timeout),
+        first_byte_timeout: reader
+            .value(&section, "first_byte_timeout", forms::time)
+            .unwrap_or(default.first_byte_timeout),
+        idle_timeout: reader.value(&section, "idle_timeout", forms::time).unwrap_or(default.idle_timeout),
+        max_retries: reader.value(&section, "max_retries", forms::number).unwrap_or(default.max_retries),
+        retry_buffer: reader.value(&section, "retry_buffer", forms::size).unwrap_or(default.retry_buffer),
+    };
+    reader.finish(&section);
+    request
+}
