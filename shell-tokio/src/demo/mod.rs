@@ -9,7 +9,7 @@ use std::time::Duration;
 use appproxy_core::config;
 use appproxy_core::exchange::token_hash;
 use appproxy_core::secret::Secret;
-use appproxy_fixtures::coordinator::Settings;
+use appproxy_fixtures::coordinator::{Faults, Settings};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -66,7 +66,12 @@ impl Demo {
         let failed = |what: &str, error: std::io::Error| Failed::run(format!("{what}: {error}"));
         let bus = StageBus::start().await.map_err(|error| failed("redis-server", error))?;
         let bus_url = bus.as_ref().map(StageBus::url);
-        let coordinator = StageCoordinator::start(Settings::new(SECRET), 1, bus_url.as_deref())
+        let mut settings = Settings::new(SECRET);
+        if bus.is_none() {
+            // Nobody could ever ack: no change is to wait for it.
+            settings.ack_wait_ms = 0;
+        }
+        let coordinator = StageCoordinator::start(settings, 1, bus_url.as_deref())
             .await
             .map_err(|error| failed("development coordinator", error))?;
         let mut replicas = Vec::new();
@@ -117,8 +122,13 @@ async fn furnish(coordinator: &StageCoordinator, replicas: &[StageReplica]) -> R
     let mappings: Vec<_> = ENDPOINTS.iter().map(|id| json!({"endpoint_id": id, "ratio": 1.0})).collect();
     let publication = json!({"aliases": [ALIAS], "mappings": mappings, "control_mode": "manual"});
     made(ask_json("PUT", &format!("{base}/v2/routers/{AUTHORITY}/models/{MODEL}"), SECRET, &publication).await)?;
+    // The worker is not there yet, so it cannot ack this key's event; were it announced all the same, the worker's first
+    // ack of the key would count for this event, and a strict revocation would stay unconfirmed.
+    coordinator.set_faults(Faults { bus_down: true, ..Faults::default() });
     let key = json!({"token_hash": hash_hex(), "display_hint": "sk-d...", "allowed_models": []});
-    made(ask_json("PUT", &format!("{base}/v2/routers/{AUTHORITY}/api-keys/demo-key"), SECRET, &key).await)
+    made(ask_json("PUT", &format!("{base}/v2/routers/{AUTHORITY}/api-keys/demo-key"), SECRET, &key).await)?;
+    coordinator.set_faults(Faults::default());
+    Ok(())
 }
 
 fn made(answer: Result<(u16, serde_json::Value), String>) -> Result<(), Failed> {
