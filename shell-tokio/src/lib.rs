@@ -5,7 +5,7 @@
 //! | `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
 //! | `bus` | Redis |
-//! | `listen` | connections of clients |
+//! | `listen`, `pace` | connections of clients |
 //! | `data`, `body`, `upstream` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `metrics`, `observe`, `logs` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
@@ -26,6 +26,7 @@ mod logs;
 mod metrics;
 mod node;
 mod observe;
+mod pace;
 pub mod run;
 mod shutdown;
 pub mod stage;

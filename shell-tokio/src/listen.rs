@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
+use crate::pace::{Busy, Marked, Pace, Paced};
 use crate::shutdown::Phases;
 
 /// How long a connection beyond `server.max_connections` waits for a place.
@@ -105,6 +106,7 @@ async fn open_unix(path: &str, mode: Option<u32>) -> io::Result<Listener> {
 pub(crate) struct Plane {
     router: Router,
     http: http1::Builder,
+    header_timeout: Duration,
     places: Arc<Semaphore>,
     open: Gauge,
     phases: Phases,
@@ -116,10 +118,18 @@ impl Plane {
     pub(crate) fn new(router: Router, server: &Server, open: Gauge, phases: Phases) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
-            .header_read_timeout(server.header_timeout)
+            .header_read_timeout(server.idle_timeout)
             .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
         let places = Arc::new(Semaphore::new(usize::try_from(server.max_connections).unwrap_or(usize::MAX)));
-        Self { router, http, places, open, phases, connections: TaskTracker::new() }
+        Self {
+            router,
+            http,
+            header_timeout: server.header_timeout,
+            places,
+            open,
+            phases,
+            connections: TaskTracker::new(),
+        }
     }
 
     /// Accepts until the listeners close.
@@ -168,15 +178,19 @@ impl Plane {
         };
         let _open = Open::count(&self.open);
         let router = self.router.clone();
+        let pace = Pace::start();
+        let heads = pace.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Connection { peer, tls: false });
-            answer(router.clone(), request)
+            answer(router.clone(), request, heads.head_done())
         });
-        let connection = self.http.serve_connection(TokioIo::new(stream), service);
+        let io = Paced { io: TokioIo::new(stream), pace: pace.clone() };
+        let connection = self.http.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {
             // Clients come and go; how a connection ended is in its requests' access lines.
             ended = &mut connection => return drop(ended),
+            () = pace.too_slow(self.header_timeout) => return,
             () = self.phases.closing.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         tokio::select! {
@@ -186,8 +200,12 @@ impl Plane {
     }
 }
 
-async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    router.call(request).await
+async fn answer(
+    mut router: Router,
+    request: Request<Incoming>,
+    busy: Busy,
+) -> Result<Response<Marked<Body>>, Infallible> {
+    Ok(router.call(request).await?.map(|body| Marked { body, _busy: busy }))
 }
 
 /// What a connection beyond the bound is told.
