@@ -46,13 +46,7 @@ pub(super) struct Acks {
 
 impl Acks {
     /// Promises an ack. Returns `false` when the oldest one had to go for it.
-    pub(super) fn promise(
-        &mut self,
-        ack: Ack,
-        request_id: Option<String>,
-        heard_at: Moment,
-        bus_up: bool,
-    ) -> bool {
+    pub(super) fn promise(&mut self, ack: Ack, request_id: Option<String>, heard_at: Moment, bus_up: bool) -> bool {
         self.last += 1;
         let state = if bus_up { AckState::Ready } else { AckState::AfterFullPull };
         self.held.push_back(HeldAck { id: AckId(self.last), ack, request_id, heard_at, after: None, state });
@@ -99,9 +93,8 @@ impl Acks {
 
     /// The next ack that may be sent, marked as being sent.
     pub(super) fn take_ready(&mut self, applied: Generation) -> Option<&mut HeldAck> {
-        let goes = |held: &&mut HeldAck| {
-            held.state == AckState::Ready && held.after.is_some_and(|after| after <= applied)
-        };
+        let goes =
+            |held: &&mut HeldAck| held.state == AckState::Ready && held.after.is_some_and(|after| after <= applied);
         let held = self.held.iter_mut().find(goes)?;
         held.state = AckState::Sending;
         Some(held)

@@ -85,9 +85,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has not started; its node id comes from `seed`.
+    /// A worker that has not started; its node id comes from `seed`. The mode decides `settings.rules`.
     #[must_use]
     pub fn new(config: WorkerConfig, settings: &ServingSettings, seed: Seed, now: Now) -> Self {
+        let settings = ServingSettings { rules: mode::rules(&config.mode), ..settings.clone() };
         let mut draws = Draws::new(seed);
         let node_id = NodeId(draws.uuid());
         Self {
@@ -109,7 +110,7 @@ impl Worker {
             acks: Acks::default(),
             notices: KeyNotices::default(),
             desired: Desired::new(&config.authority),
-            serving: Serving::new(settings),
+            serving: Serving::new(&settings),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,

@@ -3,8 +3,19 @@
 use super::Worker;
 use super::pull::Scope;
 use crate::config::worker::Mode;
+use crate::desired::Rules;
 #[cfg(feature = "appproxy-router")]
 use crate::wire::register::heartbeat_body;
+
+/// The rules by which circuits become backends.
+pub(super) const fn rules(mode: &Mode) -> Rules {
+    match mode {
+        #[cfg(feature = "appproxy-router")]
+        Mode::Router(_) => Rules::Router,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => Rules::StaticOnly,
+    }
+}
 
 impl Worker {
     /// The legacy worker's heartbeat has no body.

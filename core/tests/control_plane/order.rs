@@ -130,7 +130,11 @@ fn at_least_every_ten_minutes_the_snapshot_is_asked_for_whole() {
         periodic(&mut stage);
         if stage.paths()[1].ends_with("/router-config") {
             whole.push(stage.now.moment.as_millis());
-            stage.answer_call("/router-config", 200, &snapshot("1", vec![model("m", 1), model("n", 2)], vec![key("k")]));
+            stage.answer_call(
+                "/router-config",
+                200,
+                &snapshot("1", vec![model("m", 1), model("n", 2)], vec![key("k")]),
+            );
         } else {
             stage.answer_call("/router-config", 304, &json!(null));
         }
