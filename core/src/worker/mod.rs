@@ -28,7 +28,7 @@ pub use standing::Standing;
 use core::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::config::worker::{Mode, WorkerConfig};
+use crate::config::worker::WorkerConfig;
 use crate::desired::Desired;
 use crate::seed::{Draws, Seed};
 use crate::serving::{Generation, Serving, ServingSettings};
@@ -184,12 +184,7 @@ impl Worker {
             revision: self.snapshot.revision.clone(),
             leaving: self.shutdown,
             max_staleness: self.config.max_staleness,
-            max_key_staleness: match &self.config.mode {
-                #[cfg(feature = "appproxy-router")]
-                Mode::Router(router) => router.max_key_staleness,
-                #[cfg(feature = "appproxy-legacy")]
-                Mode::Legacy(_) => None,
-            },
+            max_key_staleness: mode::max_key_staleness(&self.config.mode),
             trouble: self.troubles.values().cloned().collect(),
         }
     }
