@@ -4,7 +4,8 @@
 //! fixed time in the hope that something has happened by then.
 //!
 //! - [`redis::Redis`]: a redis-server of the test's own, which can be killed, restarted and frozen.
-//! - [`process::Program`], [`process::Worker`]: a program with its log captured; the worker's own program among them.
+//! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
+//! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
@@ -17,3 +18,4 @@ pub mod repository;
 pub mod resp;
 pub mod scratch;
 pub mod wait;
+pub mod worker;
