@@ -97,7 +97,8 @@ pub fn rust() -> io::Result<Vec<(PathBuf, String)>> {
 #[must_use]
 pub fn is_test_file(file: &Path) -> bool {
     let folders = file.components().filter_map(|part| part.as_os_str().to_str()).collect::<Vec<_>>();
-    folders.contains(&"tests") || folders.contains(&"benches") || file.file_name().is_some_and(|n| n == "tests.rs")
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    folders.contains(&"tests") || folders.contains(&"benches") || stem == "tests" || stem.ends_with("_tests")
 }
 
 /// Lines with their numbers, counted from 1.
@@ -108,11 +109,13 @@ pub type Lines<'a> = Vec<(usize, &'a str)>;
 #[must_use]
 pub fn split_tests(text: &str) -> (Lines<'_>, Lines<'_>) {
     let lines: Lines<'_> = text.lines().enumerate().map(|(at, line)| (at + 1, line)).collect();
-    let opens_tests = |pair: &[(usize, &str)]| match pair {
-        [(_, first), (_, second)] => *first == "#[cfg(test)]" && second.trim_end().ends_with('{'),
-        _ => false,
+    let opens_tests = |from: usize| {
+        let mut rest = lines.iter().skip(from).map(|(_, line)| *line);
+        let opened = rest.next() == Some("#[cfg(test)]");
+        // Other attributes may stand between; a module in a file of its own ends with a semicolon.
+        opened && rest.find(|line| !line.starts_with("#[")).is_some_and(|line| line.trim_end().ends_with('{'))
     };
-    let end = lines.windows(2).position(opens_tests).unwrap_or(lines.len());
+    let end = (0..lines.len()).find(|at| opens_tests(*at)).unwrap_or(lines.len());
     let (product, tests) = lines.split_at(end);
     let keep = |line: &&(usize, &str)| !line.1.trim_start().starts_with("//");
     (product.iter().filter(keep).copied().collect(), tests.iter().filter(keep).copied().collect())
@@ -148,11 +151,18 @@ mod tests {
     }
 
     #[test]
+    fn test_files_are_known_by_place_or_name() {
+        let tests = ["core/tests/a.rs", "core/benches/a.rs", "core/src/a/tests.rs", "core/src/a_tests.rs"];
+        assert!(tests.iter().all(|file| is_test_file(Path::new(file))));
+        assert!(!is_test_file(Path::new("core/src/attests.rs")));
+    }
+
+    #[test]
     fn product_ends_where_the_test_module_opens() {
         let (product, tests) =
-            split_tests("use a;\n// b\n#[cfg(test)]\nmod c;\nd\n#[cfg(test)]\nmod tests {\n  e\n}\n");
+            split_tests("use a;\n// b\n#[cfg(test)]\nmod c;\nd\n#[cfg(test)]\n#[x]\nmod tests {\n}\n");
         assert_eq!(product, [(1, "use a;"), (3, "#[cfg(test)]"), (4, "mod c;"), (5, "d")]);
-        assert_eq!(tests, [(6, "#[cfg(test)]"), (7, "mod tests {"), (8, "  e"), (9, "}")]);
+        assert_eq!(tests, [(6, "#[cfg(test)]"), (7, "#[x]"), (8, "mod tests {"), (9, "}")]);
     }
 
     #[test]
