@@ -87,7 +87,7 @@ fn backends_with_aliases_and_default_addresses() {
     assert_eq!(third.kind, BackendType::Generic);
     assert_eq!(loaded.warnings.len(), 1);
     assert!(
-        loaded.warnings.iter().any(|warning| warning.to_string().starts_with("line 7, column")),
+        loaded.warnings.iter().any(|warning| warning.to_string().starts_with("line 8, column")),
         "{:?}",
         loaded.warnings
     );

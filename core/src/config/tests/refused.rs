@@ -19,6 +19,8 @@ fn three_different_mistakes_are_all_named() {
 const REFUSED: &[(&str, &str)] = &[
     ("- a\n", "line 1, column 1: not a configuration; write sections"),
     ("server: 5", "line 1, column 9: server: not a section; write its keys"),
+    ("{sk-1234: }", "line 1, column 2: a word without a value (not shown"),
+    ("{hostname: }", "hostname: unknown key; known here"),
     ("x: 1", "line 1, column 1: x: unknown key; known here: admin, api_keys, appproxy, appproxy_router, backends,"),
     (
         "logging:\n  level: info\n  level: warn",
@@ -134,7 +136,7 @@ fn each_mistake_is_said_with_its_place_and_the_right_form() {
 #[test]
 fn what_is_no_yaml_is_one_problem_with_its_line() {
     let cases = [
-        ("server:\n  bind_address: \"0.0.0.0:80\n", "line 3, column 1: ", "ends too early"),
+        ("server:\n  bind_address: \"0.0.0.0:80\n", "line 2, column 17: ", "not valid YAML (unclosed quote); check"),
         ("server:\n bind_address: a\n  x: b\n", "line 3, column ", "not valid YAML"),
         ("a: 1\n---\nb: 2\n", "line 2, column 1: ", "second document"),
         ("a: *b\n", "line 1, column 4: ", "an alias (`*name`) to nothing"),
