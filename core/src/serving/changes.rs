@@ -17,3 +17,18 @@ pub struct ChangeSet {
     /// How many keys changed, came or went.
     pub keys: usize,
 }
+
+impl ChangeSet {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn sort(&mut self) {
+        for names in [&mut self.added, &mut self.updated, &mut self.removed, &mut self.names] {
+            names.sort_unstable();
+            names.dedup();
+        }
+    }
+}

@@ -1,7 +1,15 @@
 //! The immutable state the data plane reads, and how it is made from the desired state.
 
 mod changes;
+mod pool;
+mod pool_build;
+mod reports;
+mod serve;
+mod settings;
 mod view;
 
 pub use changes::ChangeSet;
-pub use view::{Generation, ServingView};
+pub use pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
+pub use serve::{Serving, Update};
+pub use settings::{RoutingWeights, ServingSettings, StaticBackend, StaticModel};
+pub use view::{Generation, ServingView, ViewCounts};

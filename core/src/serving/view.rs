@@ -1,15 +1,150 @@
 //! The view.
 
+use core::fmt;
+use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pool::ModelPool;
+use crate::access::key_store::{KeyRecord, KeyTable};
+use crate::desired::{Backend, StateDigest, circuit_of_name};
+use crate::wire::ids::CircuitId;
+use crate::wire::key::TokenHash;
 
 /// Numbers the views of one worker, from 1; 0 is the empty one before the first apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
 
-/// Everything a request reads, whole and immutable.
-#[derive(Debug, Clone)]
+/// Everything a request reads, whole and immutable. Views share what did not change, so a new one costs only that.
+#[derive(Clone, Default)]
 pub struct ServingView {
     /// Which view this is.
     pub generation: Generation,
+    pub(super) digest: StateDigest,
+    pub(super) keys_loaded: bool,
+    pub(super) keys: KeyTable,
+    /// Published names, primaries and aliases.
+    pub(super) models: RedBlackTreeMapSync<Arc<str>, Arc<ModelPool>>,
+    /// The backends of each circuit, sorted by name. Circuits without any are absent.
+    pub(super) backends: RedBlackTreeMapSync<CircuitId, Arc<[Arc<Backend>]>>,
+    pub(super) statics: Arc<StaticPart>,
+    pub(super) counts: ViewCounts,
+}
+
+/// What comes of the configuration alone.
+#[derive(Default)]
+pub(super) struct StaticPart {
+    pub(super) models: BTreeMap<Arc<str>, Arc<ModelPool>>,
+    pub(super) backends: BTreeMap<Arc<str>, Arc<Backend>>,
+}
+
+/// How much there is, for `/status` and the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct ViewCounts {
+    /// Circuits known, ignored ones included.
+    pub circuits: usize,
+    /// Publications.
+    pub publications: usize,
+    /// Published names, primaries and aliases.
+    pub names: usize,
+    /// Keys.
+    pub keys: usize,
+    /// Backends that reconcile made.
+    pub backends: usize,
+    /// Backends of the configuration.
+    pub static_backends: usize,
+}
+
+impl ServingView {
+    /// `desired_state_digest` (data-plane 7, 9).
+    #[must_use]
+    pub const fn digest(&self) -> StateDigest {
+        self.digest
+    }
+
+    /// Whether a key set ever came; until then no model API key can be judged (worker-protocol 9).
+    #[must_use]
+    pub const fn keys_loaded(&self) -> bool {
+        self.keys_loaded
+    }
+
+    /// The model API keys.
+    #[must_use]
+    pub const fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+
+    /// The model API keys with this hash, sorted by id; mostly none or one.
+    #[must_use]
+    pub fn keys_by_hash(&self, hash: &TokenHash) -> &[KeyRecord] {
+        self.keys.by_hash(hash)
+    }
+
+    /// What a published name, primary or alias, resolves to. `None`: not published.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<&Arc<ModelPool>> {
+        self.models.get(name)
+    }
+
+    /// What a name of the static backends, model or alias, resolves to.
+    #[must_use]
+    pub fn static_model(&self, name: &str) -> Option<&Arc<ModelPool>> {
+        self.statics.models.get(name)
+    }
+
+    /// Published names, primaries and aliases, with their pools, sorted.
+    pub fn published(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ModelPool>)> {
+        self.models.iter()
+    }
+
+    /// Names of the static backends, models and aliases, with their pools, sorted.
+    pub fn static_models(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ModelPool>)> {
+        self.statics.models.iter()
+    }
+
+    /// A backend by name, made by reconcile or configured.
+    #[must_use]
+    pub fn backend(&self, name: &str) -> Option<&Arc<Backend>> {
+        if let Some(circuit) = circuit_of_name(name) {
+            let backends = self.backends.get(&circuit)?;
+            let at = backends.binary_search_by(|backend| (*backend.name).cmp(name)).ok()?;
+            return backends.get(at);
+        }
+        self.statics.backends.get(name)
+    }
+
+    /// The backends of a circuit, sorted by name.
+    #[must_use]
+    pub fn circuit_backends(&self, circuit: CircuitId) -> &[Arc<Backend>] {
+        self.backends.get(&circuit).map(|backends| &**backends).unwrap_or_default()
+    }
+
+    /// Every backend that reconcile made, sorted by name.
+    pub fn backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
+        self.backends.values().flat_map(|backends| backends.iter())
+    }
+
+    /// Every configured backend, sorted by name.
+    pub fn static_backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
+        self.statics.backends.values()
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub const fn counts(&self) -> ViewCounts {
+        self.counts
+    }
+}
+
+impl fmt::Debug for ServingView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServingView")
+            .field("generation", &self.generation)
+            .field("digest", &self.digest)
+            .field("keys_loaded", &self.keys_loaded)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
 }

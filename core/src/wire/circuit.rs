@@ -6,11 +6,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::ids::{CircuitId, EndpointId, GroupId, RouteId};
+pub use super::read_circuit::{parse_circuit, parse_circuits_answer};
 
 /// A deployment endpoint bound to this authority, with its replicas.
 ///
 /// Serde on this type is our own form (journal, snapshots); the coordinator's is read by
-/// `circuit::parse_list` and never written: acks echo what came ([`ReceivedCircuit`]).
+/// [`parse_circuits_answer`] and never written: acks echo what came ([`ReceivedCircuit`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Circuit {
     /// Its identity.
@@ -37,6 +38,14 @@ pub struct Circuit {
     pub routes: Vec<Route>,
     /// Replica groups (6.2), when the coordinator sends them.
     pub replica_groups: Vec<ReplicaGroup>,
+}
+
+impl Circuit {
+    /// The endpoint whose replicas the routes are, when the circuit is served at all (worker-protocol 6).
+    #[must_use]
+    pub fn routable(&self) -> Option<EndpointId> {
+        self.endpoint_id.filter(|_| self.app_mode == AppMode::Inference)
+    }
 }
 
 /// One replica of a circuit.

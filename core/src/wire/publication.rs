@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::circuit::Ratio;
 use super::ids::EndpointId;
+pub use super::read_publication::parse_publication;
 
 /// A model name, with its aliases, bound to endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,13 @@ pub struct Publication {
     pub mappings: Vec<Mapping>,
     /// Who sets the ratios.
     pub control_mode: ControlMode,
+}
+
+impl Publication {
+    /// Its names, the primary first; may repeat.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        core::iter::once(&self.model).chain(&self.aliases)
+    }
 }
 
 /// One endpoint of a publication.

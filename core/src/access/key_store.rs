@@ -1,0 +1,123 @@
+//! Model API keys as requests look them up: by SHA-256, in a table that views share (worker-protocol 5.3, 9).
+
+use std::sync::Arc;
+
+use super::ip_list::IpList;
+use super::key_trie::Trie;
+use crate::time::UnixMillis;
+use crate::wire::ids::KeyId;
+use crate::wire::key::{ApiKey, TokenHash};
+
+/// One key, packed: a million of them are held at once. The parts that many keys have in common are shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    pub(super) token_hash: TokenHash,
+    key_id: KeyId,
+    allowed: Option<Arc<[Arc<str>]>>,
+    addresses: Option<Arc<IpList>>,
+    /// Milliseconds; [`NEVER`] when it does not end.
+    expires_at: i64,
+    /// Requests a minute; [`UNLIMITED`] when there is no limit.
+    rate_limit: u32,
+}
+
+const NEVER: i64 = i64::MAX;
+const UNLIMITED: u32 = u32::MAX;
+
+impl KeyRecord {
+    pub(super) fn pack(key: &ApiKey, allowed: Option<Arc<[Arc<str>]>>, addresses: Option<Arc<IpList>>) -> Self {
+        Self {
+            token_hash: key.token_hash,
+            key_id: key.key_id.clone(),
+            allowed,
+            addresses,
+            expires_at: key.expires_at.map_or(NEVER, |at| at.0),
+            rate_limit: key.rate_limit.unwrap_or(UNLIMITED),
+        }
+    }
+
+    /// Its id, safe to show.
+    #[must_use]
+    pub const fn key_id(&self) -> &KeyId {
+        &self.key_id
+    }
+
+    /// Whether it may use a name: each name for itself, and every one when none is listed.
+    #[must_use]
+    pub fn may_use(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|names| names.binary_search_by(|listed| (**listed).cmp(name)).is_ok())
+    }
+
+    /// The names it may use, sorted; `None` is every one.
+    #[must_use]
+    pub fn allowed_models(&self) -> Option<&[Arc<str>]> {
+        self.allowed.as_deref()
+    }
+
+    /// Where it may be used from.
+    #[must_use]
+    pub fn addresses(&self) -> &IpList {
+        self.addresses.as_deref().unwrap_or(&IpList::Anyone)
+    }
+
+    /// When it ends; `None` is never.
+    #[must_use]
+    pub const fn expires_at(&self) -> Option<UnixMillis> {
+        if self.expires_at == NEVER { None } else { Some(UnixMillis(self.expires_at)) }
+    }
+
+    /// Whether it has ended: at its expiry and after (worker-protocol 5.3).
+    #[must_use]
+    pub const fn expired(&self, wall: UnixMillis) -> bool {
+        wall.0 >= self.expires_at && self.expires_at != NEVER
+    }
+
+    /// Requests a minute; `None` is no limit, 0 is blocked.
+    #[must_use]
+    pub const fn rate_limit(&self) -> Option<u32> {
+        if self.rate_limit == UNLIMITED { None } else { Some(self.rate_limit) }
+    }
+}
+
+/// Keys by hash. A clone is cheap and does not see later changes: views share what did not change.
+#[derive(Debug, Clone, Default)]
+pub struct KeyTable {
+    trie: Trie,
+}
+
+impl KeyTable {
+    /// Puts a key in, or in the place of the one with its id and hash.
+    pub fn upsert(&mut self, record: KeyRecord) {
+        self.trie.upsert(record);
+    }
+
+    /// Takes the key with this id out from under the hash it has. Whether it was there.
+    pub fn remove(&mut self, hash: &TokenHash, key_id: &KeyId) -> bool {
+        self.trie.remove(hash, key_id)
+    }
+
+    /// The keys with this hash, sorted by id; the hit is compared in constant time.
+    #[must_use]
+    pub fn by_hash(&self, hash: &TokenHash) -> &[KeyRecord] {
+        self.trie.by_hash(hash)
+    }
+
+    /// The key a request is judged by: the first of its hash that is valid now, else the first (which is expired).
+    #[must_use]
+    pub fn judge(&self, hash: &TokenHash, wall: UnixMillis) -> Option<&KeyRecord> {
+        let records = self.by_hash(hash);
+        records.iter().find(|record| !record.expired(wall)).or_else(|| records.first())
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.trie.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.trie.len() == 0
+    }
+}

@@ -1,0 +1,271 @@
+//! The desired state and its edits. Every edit is idempotent and says whether it changed anything.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::digest::{self, StateDigest};
+use super::touched::Touched;
+use crate::wire::circuit::Circuit;
+use crate::wire::ids::{CircuitId, EndpointId, KeyId};
+use crate::wire::key::ApiKey;
+use crate::wire::publication::Publication;
+
+/// Circuits, publications and keys as the coordinator wants them, with the indexes that make an edit cheap.
+#[derive(Clone)]
+pub struct Desired {
+    authority: Arc<str>,
+    circuits: BTreeMap<CircuitId, Circuit>,
+    publications: BTreeMap<Arc<str>, Publication>,
+    keys: BTreeMap<KeyId, ApiKey>,
+    keys_loaded: bool,
+    circuits_of: BTreeMap<EndpointId, BTreeSet<CircuitId>>,
+    publications_of: BTreeMap<EndpointId, BTreeSet<Arc<str>>>,
+    claims: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    digest: StateDigest,
+    touched: Touched,
+}
+
+impl Desired {
+    /// Nothing known yet. `authority` enters the digest of keys (data-plane 9).
+    #[must_use]
+    pub fn new(authority: &str) -> Self {
+        Self {
+            authority: authority.into(),
+            circuits: BTreeMap::new(),
+            publications: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            keys_loaded: false,
+            circuits_of: BTreeMap::new(),
+            publications_of: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            digest: StateDigest::default(),
+            touched: Touched::default(),
+        }
+    }
+
+    /// Creates a circuit or replaces it whole.
+    pub fn upsert_circuit(&mut self, circuit: Circuit) -> bool {
+        if self.circuits.get(&circuit.id) == Some(&circuit) {
+            return false;
+        }
+        self.remove_circuit(circuit.id);
+        self.touched.circuits.insert(circuit.id);
+        self.digest.add(digest::of_circuit(&circuit));
+        if let Some(endpoint) = circuit.routable() {
+            self.touched.endpoints.insert(endpoint);
+            self.circuits_of.entry(endpoint).or_default().insert(circuit.id);
+        }
+        self.circuits.insert(circuit.id, circuit);
+        true
+    }
+
+    /// Removes a circuit.
+    pub fn remove_circuit(&mut self, id: CircuitId) -> bool {
+        let Some(old) = self.circuits.remove(&id) else { return false };
+        self.touched.circuits.insert(id);
+        self.digest.take(digest::of_circuit(&old));
+        if let Some(endpoint) = old.routable() {
+            self.touched.endpoints.insert(endpoint);
+            unlink(&mut self.circuits_of, &endpoint, &id);
+        }
+        true
+    }
+
+    /// Creates a publication or replaces it whole.
+    pub fn upsert_publication(&mut self, publication: Publication) -> bool {
+        if self.publications.get(&publication.model) == Some(&publication) {
+            return false;
+        }
+        self.remove_publication(&publication.model.clone());
+        self.touch_publication(&publication);
+        self.digest.add(digest::of_publication(&publication));
+        for mapping in &publication.mappings {
+            self.publications_of.entry(mapping.endpoint_id).or_default().insert(publication.model.clone());
+        }
+        for name in publication.names() {
+            self.claims.entry(name.clone()).or_default().insert(publication.model.clone());
+        }
+        self.publications.insert(publication.model.clone(), publication);
+        true
+    }
+
+    /// Removes a publication by its primary name; an alias removes nothing (worker-protocol 9).
+    pub fn remove_publication(&mut self, model: &str) -> bool {
+        let Some(old) = self.publications.remove(model) else { return false };
+        self.touch_publication(&old);
+        self.digest.take(digest::of_publication(&old));
+        for mapping in &old.mappings {
+            unlink(&mut self.publications_of, &mapping.endpoint_id, &old.model);
+        }
+        for name in old.names() {
+            unlink(&mut self.claims, name, &old.model);
+        }
+        true
+    }
+
+    /// Creates a key or replaces it whole.
+    pub fn upsert_key(&mut self, key: ApiKey) -> bool {
+        if self.keys.get(&key.key_id) == Some(&key) {
+            return false;
+        }
+        self.digest.add(digest::of_key(&self.authority, &key));
+        let id = key.key_id.clone();
+        let old = self.keys.insert(id.clone(), key);
+        if let Some(old) = &old {
+            self.digest.take(digest::of_key(&self.authority, old));
+        }
+        // The first record stands: it is the hash under which the key was last served.
+        self.touched.keys.entry(id).or_insert(old.map(|old| old.token_hash));
+        true
+    }
+
+    /// Removes a key.
+    pub fn remove_key(&mut self, id: &KeyId) -> bool {
+        let Some(old) = self.keys.remove(id) else { return false };
+        self.digest.take(digest::of_key(&self.authority, &old));
+        self.touched.keys.entry(id.clone()).or_insert(Some(old.token_hash));
+        true
+    }
+
+    /// Makes the circuits exactly these.
+    pub fn replace_circuits(&mut self, circuits: BTreeMap<CircuitId, Circuit>) -> bool {
+        let gone: Vec<CircuitId> = self.circuits.keys().filter(|id| !circuits.contains_key(*id)).copied().collect();
+        let mut changed = !gone.is_empty();
+        for id in gone {
+            self.remove_circuit(id);
+        }
+        for circuit in circuits.into_values() {
+            changed |= self.upsert_circuit(circuit);
+        }
+        changed
+    }
+
+    /// Makes the publications exactly these; each counts under its own `model`.
+    pub fn replace_publications(&mut self, publications: BTreeMap<Arc<str>, Publication>) -> bool {
+        let gone: Vec<Arc<str>> =
+            self.publications.keys().filter(|model| !publications.contains_key(*model)).cloned().collect();
+        let mut changed = !gone.is_empty();
+        for model in gone {
+            self.remove_publication(&model);
+        }
+        for publication in publications.into_values() {
+            changed |= self.upsert_publication(publication);
+        }
+        changed
+    }
+
+    /// Makes the keys exactly these. From the first call on keys are loaded, even when there are none.
+    pub fn replace_keys(&mut self, keys: BTreeMap<KeyId, ApiKey>) -> bool {
+        let gone: Vec<KeyId> = self.keys.keys().filter(|id| !keys.contains_key(*id)).cloned().collect();
+        let mut changed = !gone.is_empty();
+        for id in gone {
+            self.remove_key(&id);
+        }
+        for key in keys.into_values() {
+            changed |= self.upsert_key(key);
+        }
+        if !self.keys_loaded {
+            self.keys_loaded = true;
+            self.touched.keys_loaded = true;
+            changed = true;
+        }
+        changed
+    }
+
+    /// All circuits, ignored ones included.
+    #[must_use]
+    pub const fn circuits(&self) -> &BTreeMap<CircuitId, Circuit> {
+        &self.circuits
+    }
+
+    /// All publications by primary name.
+    #[must_use]
+    pub const fn publications(&self) -> &BTreeMap<Arc<str>, Publication> {
+        &self.publications
+    }
+
+    /// All keys.
+    #[must_use]
+    pub const fn keys(&self) -> &BTreeMap<KeyId, ApiKey> {
+        &self.keys
+    }
+
+    /// Whether a key set ever came.
+    #[must_use]
+    pub const fn keys_loaded(&self) -> bool {
+        self.keys_loaded
+    }
+
+    /// The digest of the state as it is now (data-plane 9).
+    #[must_use]
+    pub const fn digest(&self) -> StateDigest {
+        self.digest
+    }
+
+    /// The routable circuits of an endpoint, by id.
+    pub fn circuits_of(&self, endpoint: EndpointId) -> impl Iterator<Item = &Circuit> {
+        self.circuits_of.get(&endpoint).into_iter().flatten().filter_map(|id| self.circuits.get(id))
+    }
+
+    /// The publications with a mapping to an endpoint, by primary name.
+    pub fn publications_of(&self, endpoint: EndpointId) -> impl Iterator<Item = &Publication> {
+        self.publications_of.get(&endpoint).into_iter().flatten().filter_map(|model| self.publications.get(model))
+    }
+
+    /// The publications that claim a name, primary or alias, by primary name.
+    pub fn claims(&self, name: &str) -> impl Iterator<Item = &Publication> {
+        self.claims.get(name).into_iter().flatten().filter_map(|model| self.publications.get(model))
+    }
+
+    /// Every published name, primaries and aliases, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.claims.keys()
+    }
+
+    /// What changed since the last take.
+    #[must_use]
+    pub fn take_touched(&mut self) -> Touched {
+        core::mem::take(&mut self.touched)
+    }
+
+    /// Everything, as if it had just come: for a serving state made anew.
+    #[must_use]
+    pub fn everything(&self) -> Touched {
+        let endpoints = self.circuits_of.keys().chain(self.publications_of.keys());
+        Touched {
+            circuits: self.circuits.keys().copied().collect(),
+            endpoints: endpoints.copied().collect(),
+            publications: self.publications.keys().cloned().collect(),
+            names: self.claims.keys().cloned().collect(),
+            keys: self.keys.keys().map(|id| (id.clone(), None)).collect(),
+            keys_loaded: self.keys_loaded,
+        }
+    }
+
+    fn touch_publication(&mut self, publication: &Publication) {
+        self.touched.publications.insert(publication.model.clone());
+        self.touched.endpoints.extend(publication.mappings.iter().map(|mapping| mapping.endpoint_id));
+        self.touched.names.extend(publication.names().cloned());
+    }
+}
+
+impl fmt::Debug for Desired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desired")
+            .field("circuits", &self.circuits.len())
+            .field("publications", &self.publications.len())
+            .field("keys", &self.keys.len())
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = index.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The desired state, as the coordinator told it, and what follows from it (worker-protocol 6).
+//!
+//! Events and pulls only *edit* [`Desired`]. What is served is a pure function of it ([`reconcile()`]), whatever the
+//! order of the edits; `serving` keeps the same result up to date from what [`Desired::take_touched`] names.
+
+mod backend;
+mod digest;
+mod edit;
+mod reconcile;
+mod report;
+#[cfg(feature = "appproxy-router")]
+mod router;
+mod rules;
+mod touched;
+
+pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documented_weight};
+pub use digest::{StateDigest, pseudonym};
+pub use edit::Desired;
+pub use reconcile::{Reconciled, RouteBackend, circuit_backends, name_report, reconcile};
+pub use report::{StateReport, circuit_report, publication_report};
+pub use rules::{EndpointTerms, Rules};
+pub use touched::Touched;

@@ -1,0 +1,4 @@
+//! The data plane: one request, states by value.
+
+mod draw;
+pub mod selection;

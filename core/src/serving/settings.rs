@@ -1,0 +1,59 @@
+//! What of the configuration shapes the serving view.
+
+use std::sync::Arc;
+
+use crate::desired::{BackendKind, Rules};
+use crate::secret::Secret;
+
+/// Static backends, how candidates are weighed, and which rules make backends of circuits.
+#[derive(Debug, Clone, Default)]
+pub struct ServingSettings {
+    /// Which rules turn circuits into backends.
+    pub rules: Rules,
+    /// `routing.weights`.
+    pub weights: RoutingWeights,
+    /// The configured backends; names are unique and never start with `appproxy-` (checked when the file is read).
+    pub backends: Vec<StaticBackend>,
+}
+
+/// How a model's candidates are weighed (worker-protocol 6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RoutingWeights {
+    /// Each level normalised over its own serving children: the split that operators asked for.
+    #[default]
+    Normalised,
+    /// The documented integer as it stands, over all replicas at once.
+    Literal,
+}
+
+/// A configured backend (data-plane 3.7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticBackend {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it speaks.
+    pub kind: BackendKind,
+    /// Whether its address is `https://`.
+    pub tls: bool,
+    /// Host name or address; IPv6 literals without brackets.
+    pub host: Arc<str>,
+    /// TCP port.
+    pub port: u16,
+    /// Path of its address, without a trailing slash; empty for none.
+    pub base_path: Arc<str>,
+    /// Replaces the client's credential.
+    pub credential: Option<Secret>,
+    /// Its part among the static backends of a model; 0 drains.
+    pub weight: u32,
+    /// The models it serves.
+    pub models: Vec<StaticModel>,
+}
+
+/// A model of a configured backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticModel {
+    /// Its name, as the backend knows it.
+    pub name: Arc<str>,
+    /// Further names clients may use.
+    pub aliases: Vec<Arc<str>>,
+}
