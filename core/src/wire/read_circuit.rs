@@ -247,3 +247,7 @@ fn port(raw: &RawValue) -> Result<u16, String> {
         }
     })
 }
+
+#[cfg(test)]
+#[path = "read_circuit_tests.rs"]
+mod tests;
