@@ -33,3 +33,6 @@ pub const REPORTED_ELEMENTS: usize = 100;
 
 /// Characters of a quoted foreign text (error bodies, names) in a report. Beyond: cut.
 pub const QUOTED_CHARS: usize = 300;
+
+/// Bytes of a configuration file. Beyond: refused.
+pub const CONFIG_BYTES: usize = 1024 * 1024;
