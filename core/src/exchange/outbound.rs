@@ -78,7 +78,7 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
 /// The name to put in the place of the one asked for, when the replica is known not to list that one.
 fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
     let first = backend.served_names.first()?;
-    let known = backend.served_names.iter().any(|name| *name == admitted.model);
+    let known = backend.served_names.contains(&admitted.model);
     (rules.rewrite_model == RewriteModel::Auto && !known).then_some(&**first)
 }
 
