@@ -24,5 +24,5 @@ mod read_publication;
 #[cfg(feature = "appproxy-common")]
 pub mod register;
 mod report;
-#[cfg(feature = "appproxy-router")]
+#[cfg(feature = "appproxy-common")]
 pub mod snapshot;
