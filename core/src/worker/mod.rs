@@ -137,7 +137,7 @@ impl Worker {
             Input::CallEnded(ended) => self.call_ended(ended),
             Input::Applied(generation) => self.applied = self.applied.max(generation),
             Input::AckSent(id) => {
-                if self.acks.forget(id) {
+                if self.acks.sent(id) {
                     self.outputs.event(Event::AckSent);
                 }
             }
