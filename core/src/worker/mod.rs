@@ -230,7 +230,7 @@ impl Worker {
     }
 
     fn call_outcome(&mut self, purpose: Purpose, outcome: &CallOutcome) {
-        let label = Self::outcome_label(outcome).into();
+        let label = Self::outcome_label(outcome);
         self.outputs.event(Event::CallEnded { call: purpose.label().into(), outcome: label });
         match purpose {
             Purpose::Register => self.register_ended(outcome),
