@@ -6,23 +6,30 @@
 #[cfg(feature = "appproxy-common")]
 mod args;
 pub mod circuit;
+#[cfg(feature = "appproxy-common")]
 mod elements;
 #[cfg(feature = "appproxy-common")]
 pub mod envelope;
 pub mod event;
+#[cfg(feature = "appproxy-common")]
 mod forgive;
 pub mod ids;
+#[cfg(feature = "appproxy-common")]
 mod json;
 pub mod key;
 pub mod malformed;
+#[cfg(feature = "appproxy-common")]
 mod number;
 pub mod publication;
+#[cfg(feature = "appproxy-common")]
 mod read_circuit;
 #[cfg(feature = "appproxy-router")]
 mod read_key;
+#[cfg(feature = "appproxy-common")]
 mod read_publication;
 #[cfg(feature = "appproxy-common")]
 pub mod register;
+#[cfg(feature = "appproxy-common")]
 mod report;
 #[cfg(feature = "appproxy-router")]
 pub mod snapshot;

@@ -13,11 +13,11 @@ pub(super) enum At<'p> {
     /// The body as a whole, by a name or by nothing.
     Root(&'p str),
     /// A field of the object there.
-    Field(&'p At<'p>, &'p str),
+    Field(&'p Self, &'p str),
     /// An element of the list there.
-    Index(&'p At<'p>, usize),
+    Index(&'p Self, usize),
     /// The same place, which belongs to something with this id.
-    Of(&'p At<'p>, &'p dyn Display),
+    Of(&'p Self, &'p dyn Display),
 }
 
 impl At<'_> {
