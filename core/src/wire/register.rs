@@ -133,7 +133,7 @@ pub fn parse_register_answer(body: &[u8]) -> Result<RegisterAnswer, Malformed> {
 /// anything else its text. Never depend on it beyond showing it.
 #[must_use]
 pub fn error_text(body: &[u8]) -> String {
-    // A character has at most four bytes: no more than this can be shown, however large the body.
+    // An error object is far smaller; of anything larger only the beginning is looked at.
     const ERROR_BYTES: usize = 64 * 1024;
     let text = String::from_utf8_lossy(body.get(..ERROR_BYTES).unwrap_or(body));
     let words = error_object(&text).unwrap_or_else(|| text.into_owned());
