@@ -3,4 +3,3 @@
 pub mod ip_list;
 pub mod key_parts;
 pub mod key_store;
-mod key_trie;
