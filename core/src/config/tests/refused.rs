@@ -20,6 +20,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("- a\n", "line 1, column 1: not a configuration; write sections"),
     ("server: 5", "line 1, column 9: server: not a section; write its keys"),
     ("{sk-1234: }", "line 1, column 2: a word without a value (not shown"),
+    ("\"a\\nb\": 1", "line 1, column 1: a\\nb: unknown key; known here"),
     ("{hostname: }", "hostname: unknown key; known here"),
     ("x: 1", "line 1, column 1: x: unknown key; known here: admin, api_keys, appproxy, appproxy_router, backends,"),
     (
@@ -138,11 +139,12 @@ fn what_is_no_yaml_is_one_problem_with_its_line() {
     let cases = [
         ("server:\n  bind_address: \"0.0.0.0:80\n", "line 2, column 17: ", "not valid YAML (unclosed quote); check"),
         ("server:\n bind_address: a\n  x: b\n", "line 3, column ", "not valid YAML"),
-        ("a: 1\n---\nb: 2\n", "line 2, column 1: ", "second document"),
+        ("a: 1\n---\nb: 2\n", "line 3, column 1: ", "second document"),
         ("a: *b\n", "line 1, column 4: ", "an alias (`*name`) to nothing"),
         ("a: [1, 2\nb: 3\n", "line 2, column ", "not valid YAML"),
-        ("? : x\n", "line 1, column ", "a key is empty"),
-        ("? [a]\n: x\n", "line 1, column ", "not valid YAML"),
+        ("? : x\n", "line 1, column ", "a key that is empty"),
+        (": x\n", "line 1, column ", "a key that is empty"),
+        ("? [a]\n: x\n", "line 1, column ", "no plain text"),
         ("a: \t\u{0}\n", "line 1, column ", "not valid YAML"),
     ];
     for (text, place, said) in cases {
