@@ -80,7 +80,7 @@ fn backends_with_aliases_and_default_addresses() {
     let loaded = loaded(text);
     let [first, second, third] = loaded.config.backends.as_slice() else { panic!("three") };
     let names: Vec<&str> = first.models.iter().map(AsRef::as_ref).collect();
-    assert_eq!(names, ["m", "x", "y", "n"]);
+    assert_eq!(names, ["m", "n", "x", "y"]);
     assert_eq!(first.aliases, [(Arc::from("x"), Arc::from("m")), (Arc::from("y"), Arc::from("m"))]);
     assert_eq!((first.url.as_str(), first.weight, first.kind), ("http://h:1", 0, BackendType::Generic));
     assert_eq!((second.url.as_str(), second.weight), ("https://api.anthropic.com", 1));

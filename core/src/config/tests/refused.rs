@@ -102,6 +102,10 @@ const REFUSED: &[(&str, &str)] = &[
         "backends: [{name: a, url: 'http://h', model_configs: [{id: m, aliases: x}, {id: n, aliases: x}]}]",
         "\"x\" already stands for",
     ),
+    (
+        "backends: [{name: a, url: 'http://h', model_configs: [{id: m, aliases: m}]}]",
+        "backends[0].model_configs[0].aliases: \"m\" already stands for a model of this backend; let each name",
+    ),
     ("api_keys: {keys: [{key: k}]}", "api_keys.keys[0].id: missing; give each key an id"),
     ("api_keys: {keys: [{id: a}]}", "api_keys.keys[0].key: missing; give `key`, or `key_hash`"),
     ("api_keys: {keys: [{id: a, key: k, key_hash: h}]}", "api_keys.keys[0].key_hash: given beside key; keep one"),

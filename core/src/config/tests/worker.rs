@@ -55,6 +55,7 @@ fn a_legacy_section() {
     let places: Vec<_> = mode.model_names.iter().map(|(place, name)| (place.as_str(), name.as_ref())).collect();
     assert_eq!(places, [("33333333-3333-3333-3333-333333333333", "n"), ("ep-1", "m")]);
     assert_eq!(config(&text).server.cors_allowed_origins, ["*"]);
+    assert!(config(&(text + "routing: {forward_credentials: true}\n")).routing.forward_credentials);
 }
 
 #[cfg(feature = "appproxy-router")]
@@ -195,6 +196,7 @@ fn warnings_of_a_worker() {
         "server.trusted_proxies[0]",
     ];
     assert_eq!(keys, expected);
+    assert!(!loaded.config.routing.forward_credentials, "legacy only");
     assert_eq!(loaded.config.api_keys.mode, super::super::api_keys::KeyMode::Blocking);
     assert_eq!(super::loaded(&router("")).warnings, [], "http to loopback is no worry");
 }
