@@ -1,6 +1,8 @@
-//! Who may use what: keys, address lists (worker-protocol 5.3).
+//! Who may use what: keys, address lists, client addresses, rates (worker-protocol 5.3).
 
+pub mod address;
 pub mod ip_list;
 pub mod key_parts;
 pub mod key_store;
 mod key_trie;
+pub mod rate_ledger;

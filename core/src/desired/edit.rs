@@ -116,7 +116,7 @@ impl Desired {
             self.digest.take(digest::of_key(&self.authority, old));
         }
         // The first record stands: it is the hash under which the key was last served.
-        self.touched.keys.entry(id).or_insert(old.map(|old| old.token_hash));
+        self.touched.keys.entry(id).or_insert_with(|| old.map(|old| old.token_hash));
         true
     }
 

@@ -34,7 +34,7 @@ impl Rules {
     pub fn endpoint_terms(self, desired: &Desired, endpoint: EndpointId) -> Option<EndpointTerms> {
         match self {
             Self::StaticOnly => {
-                let (_, _) = (desired, endpoint);
+                let _ = (desired, endpoint);
                 None
             }
             #[cfg(feature = "appproxy-router")]
@@ -46,7 +46,10 @@ impl Rules {
     #[must_use]
     pub fn claims<'a>(self, desired: &'a Desired, name: &str) -> Vec<&'a Publication> {
         match self {
-            Self::StaticOnly => Vec::new(),
+            Self::StaticOnly => {
+                let _ = (desired, name);
+                Vec::new()
+            }
             #[cfg(feature = "appproxy-router")]
             Self::Router => desired.claims(name).collect(),
         }

@@ -28,7 +28,7 @@ pub use standing::Standing;
 use core::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::config::worker::{Mode, WorkerConfig};
+use crate::config::worker::WorkerConfig;
 use crate::desired::Desired;
 use crate::seed::{Draws, Seed};
 use crate::serving::{Generation, Serving, ServingSettings};
@@ -137,7 +137,7 @@ impl Worker {
             Input::CallEnded(ended) => self.call_ended(ended),
             Input::Applied(generation) => self.applied = self.applied.max(generation),
             Input::AckSent(id) => {
-                if self.acks.forget(id) {
+                if self.acks.sent(id) {
                     self.outputs.event(Event::AckSent);
                 }
             }
@@ -184,12 +184,7 @@ impl Worker {
             revision: self.snapshot.revision.clone(),
             leaving: self.shutdown,
             max_staleness: self.config.max_staleness,
-            max_key_staleness: match &self.config.mode {
-                #[cfg(feature = "appproxy-router")]
-                Mode::Router(router) => router.max_key_staleness,
-                #[cfg(feature = "appproxy-legacy")]
-                Mode::Legacy(_) => None,
-            },
+            max_key_staleness: mode::max_key_staleness(&self.config.mode),
             trouble: self.troubles.values().cloned().collect(),
         }
     }
@@ -235,7 +230,7 @@ impl Worker {
     }
 
     fn call_outcome(&mut self, purpose: Purpose, outcome: &CallOutcome) {
-        let label = Self::outcome_label(outcome).into();
+        let label = Self::outcome_label(outcome);
         self.outputs.event(Event::CallEnded { call: purpose.label().into(), outcome: label });
         match purpose {
             Purpose::Register => self.register_ended(outcome),

@@ -1,5 +1,7 @@
 //! What differs between the two workers, in one place: each function is one dispatch.
 
+use core::time::Duration;
+
 use super::Worker;
 use super::pull::Scope;
 use crate::config::worker::Mode;
@@ -14,6 +16,16 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
         Mode::Router(_) => Rules::Router,
         #[cfg(feature = "appproxy-legacy")]
         Mode::Legacy(_) => Rules::StaticOnly,
+    }
+}
+
+/// The bound on how long model API keys may be used without a successful pull.
+pub(super) const fn max_key_staleness(mode: &Mode) -> Option<Duration> {
+    match mode {
+        #[cfg(feature = "appproxy-router")]
+        Mode::Router(router) => router.max_key_staleness,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => None,
     }
 }
 

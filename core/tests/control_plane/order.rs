@@ -11,7 +11,7 @@ fn start() -> Stage {
 /// Sends the periodic pull and answers the heartbeat before it.
 fn periodic(stage: &mut Stage) {
     stage.pass(seconds(15));
-    let beat = stage.calls.iter().position(|call| call.request().method == "PATCH").unwrap();
+    let beat = stage.calls.iter().position(|call| call.request().method == "PATCH").expect("a heartbeat");
     let beat = stage.calls.remove(beat);
     stage.answer(beat, 200, &json!({}));
 }
