@@ -153,6 +153,6 @@ impl Tail {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-router"))]
 #[path = "committed_tests.rs"]
 mod tests;

@@ -120,6 +120,6 @@ fn take_from_query(parts: &mut Parts) -> Result<Option<Secret>, Denial> {
     Ok(key)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-router"))]
 #[path = "credential_tests.rs"]
 mod tests;

@@ -242,6 +242,6 @@ fn body_of(parts: &Parts, limit: u64) -> Result<Option<Arc<str>>, Denial> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-router"))]
 #[path = "gate_tests.rs"]
 mod tests;

@@ -33,6 +33,8 @@ mod quoted;
 mod rules;
 pub mod selection;
 mod surface;
+#[cfg(all(test, feature = "appproxy-router"))]
+mod testing;
 
 pub use answer::Answer;
 pub use attempt::{Admitted, Attempt, FailStage, Failure};

@@ -75,11 +75,12 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
     Some(request)
 }
 
-/// The name to put in the place of the one asked for, when the replica is known not to list that one.
+/// The name to put in the place of the one asked for, when the backend is known not to list that one.
 fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
-    let first = backend.served_names.first()?;
-    let known = backend.served_names.contains(&admitted.model);
-    (rules.rewrite_model == RewriteModel::Auto && !known).then_some(&**first)
+    match rules.rewrite_model {
+        RewriteModel::Auto => backend.own_name(&admitted.model).map(|name| &**name),
+        RewriteModel::Never => None,
+    }
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
@@ -137,6 +138,6 @@ fn credential(headers: &mut HeaderMap, backend: &Backend) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-router"))]
 #[path = "outbound_tests.rs"]
 mod tests;

@@ -86,6 +86,6 @@ fn worker_fields(node: Node<'_>) -> Value {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-router"))]
 #[path = "pages_tests.rs"]
 mod tests;
