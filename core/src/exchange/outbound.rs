@@ -12,9 +12,15 @@ use super::surface::{Destination, Surface, encode_segment};
 use crate::desired::{Backend, BackendKind};
 
 /// A body in up to three frames, none of them copied: before the model's name, the new name, and after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Payload {
     frames: [Bytes; 3],
+}
+
+impl core::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
 }
 
 impl Payload {
