@@ -135,7 +135,10 @@ fn the_order_is_key_address_rate_model() {
         assert_eq!(world.verdict(chat("k"), two), "429 rate_limit_exceeded");
     }
     world.peer = Peer::Unix;
-    assert_eq!(world.verdict(chat("k"), two), "403 ip_not_allowed");
+    let answer = world.answer(chat("k"), two);
+    assert_eq!(said(&answer), "403 ip_not_allowed");
+    // The figures stand on every answer to a limited key.
+    assert_eq!(header(&answer.headers, "x-ratelimit-remaining-requests"), "0");
 }
 
 #[test]
