@@ -194,6 +194,7 @@ pub(super) fn not_spoken() -> Denial {
     Denial::new(Code::NotSupported, "The server behind this model does not speak this API. Use another of its APIs.")
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "attempt_tests.rs"]
 mod tests;

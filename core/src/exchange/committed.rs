@@ -153,6 +153,7 @@ impl Tail {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "committed_tests.rs"]
 mod tests;

@@ -79,6 +79,7 @@ pub(super) fn mark(headers: &mut HeaderMap, grant: &HeaderValue) {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "cors_tests.rs"]
 mod tests;

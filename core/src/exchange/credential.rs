@@ -106,6 +106,7 @@ fn take_from_query(parts: &mut Parts) -> Result<Option<TokenHash>, Denial> {
     Ok(key)
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "credential_tests.rs"]
 mod tests;

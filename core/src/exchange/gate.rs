@@ -249,6 +249,7 @@ fn body_of(parts: &Parts, limit: u64) -> Result<Option<Arc<str>>, Denial> {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "gate_tests.rs"]
 mod tests;

@@ -34,7 +34,8 @@ mod quoted;
 mod rules;
 pub mod selection;
 mod surface;
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 mod testing;
 
 pub use answer::Answer;

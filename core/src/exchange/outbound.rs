@@ -144,6 +144,7 @@ fn credential(headers: &mut HeaderMap, backend: &Backend) {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "outbound_tests.rs"]
 mod tests;

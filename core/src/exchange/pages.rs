@@ -86,6 +86,7 @@ fn worker_fields(node: Node<'_>) -> Value {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-router"))]
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "pages_tests.rs"]
 mod tests;
