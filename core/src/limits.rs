@@ -9,6 +9,10 @@ pub const ENVELOPE_ARGS: usize = 16;
 /// Bytes of one answer of the coordinator. Beyond: the shell fails the call with `TooLarge`.
 pub const CALL_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
+/// Levels of brackets in a bus message, and in the JSON texts inside it; serde_json's own limit (worker-protocol 3.1).
+/// Beyond: malformed, dropped and counted.
+pub const NESTING: usize = 127;
+
 /// Key notices waiting for a pull (worker-protocol 3.3, rule 5). Beyond: counted and not acked.
 pub const KEY_NOTICES: usize = 10_000;
 
@@ -29,3 +33,6 @@ pub const REPORTED_ELEMENTS: usize = 100;
 
 /// Characters of a quoted foreign text (error bodies, names) in a report. Beyond: cut.
 pub const QUOTED_CHARS: usize = 300;
+
+/// Bytes of a configuration file. Beyond: refused.
+pub const CONFIG_BYTES: usize = 1024 * 1024;
