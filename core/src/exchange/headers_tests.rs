@@ -1,5 +1,4 @@
 use super::*;
-use crate::exchange::surface::Surface;
 use crate::seed::Seed;
 use crate::time::Moment;
 use http::{HeaderValue, Method};
@@ -33,18 +32,12 @@ fn outbound(lines: &[(&'static str, &[u8])], forwarding: &Forwarding) -> HeaderM
 }
 
 fn trail() -> Trail {
+    let uri = "/v1/completions".parse().unwrap();
     Trail {
-        method: Method::POST,
-        uri: "/v1/completions".parse().unwrap(),
-        surface: Surface::OpenAi,
-        request_id: HeaderValue::from_static("req-1"),
-        arrived: Moment::START,
-        key: None,
         rate: Some(RateFigures { limit: 3, remaining: 2, reset: 0 }),
         model: Some(Arc::from("caf\u{e9}/m")),
-        known_model: true,
         backend: Some(Arc::from("appproxy-b")),
-        attempts: 1,
+        ..Trail::begun(&Method::POST, &uri, HeaderValue::from_static("req-1"), Moment::START)
     }
 }
 
