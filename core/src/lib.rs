@@ -120,6 +120,7 @@ pub mod secret;
 pub mod seed;
 pub mod serving;
 pub mod time;
+mod trie;
 pub mod wire;
 #[cfg(feature = "appproxy-common")]
 pub mod worker;

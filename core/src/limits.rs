@@ -36,3 +36,9 @@ pub const QUOTED_CHARS: usize = 300;
 
 /// Bytes of a configuration file. Beyond: refused.
 pub const CONFIG_BYTES: usize = 1024 * 1024;
+
+/// Characters of a configured value that a message may show. Beyond: nothing of it is, since secrets are longer.
+pub const QUOTED_VALUE_CHARS: usize = 20;
+
+/// Characters of a configured key that a message shows. Beyond: cut.
+pub const SHOWN_KEY_CHARS: usize = 64;

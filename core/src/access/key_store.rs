@@ -1,17 +1,19 @@
 //! Model API keys as requests look them up: by SHA-256, in a table that views share (worker-protocol 5.3, 9).
 
+use core::cmp::Ordering;
 use std::sync::Arc;
+use subtle::ConstantTimeEq;
 
 use super::ip_list::IpList;
-use super::key_trie::Trie;
 use crate::time::UnixMillis;
+use crate::trie::{Item, Trie};
 use crate::wire::ids::KeyId;
 use crate::wire::key::{ApiKey, TokenHash};
 
 /// One key, packed: a million of them are held at once. The parts that many keys have in common are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    pub(super) token_hash: TokenHash,
+    token_hash: TokenHash,
     key_id: KeyId,
     allowed: Option<Arc<[Arc<str>]>>,
     addresses: Option<Arc<IpList>>,
@@ -79,27 +81,49 @@ impl KeyRecord {
     }
 }
 
+impl Item for KeyRecord {
+    const LEAF: usize = 32;
+
+    fn spread(&self) -> u64 {
+        spread(&self.token_hash)
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        (&self.token_hash, &self.key_id).cmp(&(&other.token_hash, &other.key_id))
+    }
+}
+
+/// A hash is its own spread.
+fn spread(hash: &TokenHash) -> u64 {
+    hash.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
+}
+
 /// Keys by hash. A clone is cheap and does not see later changes: views share what did not change.
 #[derive(Debug, Clone, Default)]
 pub struct KeyTable {
-    trie: Trie,
+    trie: Trie<KeyRecord>,
 }
 
 impl KeyTable {
     /// Puts a key in, or in the place of the one with its id and hash.
     pub fn upsert(&mut self, record: KeyRecord) {
-        self.trie.upsert(record);
+        self.trie.put(record);
     }
 
     /// Takes the key with this id out from under the hash it has. Whether it was there.
     pub fn remove(&mut self, hash: &TokenHash, key_id: &KeyId) -> bool {
-        self.trie.remove(hash, key_id)
+        self.trie.take(spread(hash), |record| record.token_hash == *hash && record.key_id == *key_id)
     }
 
     /// The keys with this hash, sorted by id; the hit is compared in constant time.
     #[must_use]
     pub fn by_hash(&self, hash: &TokenHash) -> &[KeyRecord] {
-        self.trie.by_hash(hash)
+        let leaf = self.trie.leaf(spread(hash));
+        let start = leaf.partition_point(|record| record.token_hash < *hash);
+        let end = leaf.partition_point(|record| record.token_hash <= *hash);
+        let hit = leaf.get(start..end).unwrap_or_default();
+        // The search may stop early; whether it found *this* hash is said in constant time.
+        if hit.first().is_some_and(|record| bool::from(record.token_hash.0.ct_eq(&hash.0))) { hit } else { &[] }
     }
 
     /// The key a request is judged by: the first of its hash that is valid now, else the first (which is expired).

@@ -4,5 +4,4 @@ pub mod address;
 pub mod ip_list;
 pub mod key_parts;
 pub mod key_store;
-mod key_trie;
 pub mod rate_ledger;

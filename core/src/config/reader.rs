@@ -9,6 +9,7 @@ use super::suggest;
 use super::tree::{Entry, Node, Value};
 use super::variables::{self, Unset};
 use super::{foreign, pending};
+use crate::limits;
 use crate::secret::Secret;
 
 /// What is gathered while a file is read.
@@ -49,7 +50,7 @@ impl<'t> Section<'t> {
 
     /// The whole key of `name` in here, as messages write it.
     pub(super) fn key(&self, name: &str) -> String {
-        joined(&self.path, name)
+        joined(&self.path, &printable(name))
     }
 
     /// Where `name` stands, or this section when it is not given.
@@ -68,12 +69,13 @@ impl<'t> Section<'t> {
 }
 
 impl Scalar {
-    /// The text for a message, or a stand-in.
+    /// The text for a message, or a stand-in. A long text is never shown, not even in part: it may be a secret in the
+    /// wrong place, and the message has line and column.
     pub(super) fn quoted(&self) -> String {
-        if self.quotable {
-            format!("{:?}", self.text.chars().take(60).collect::<String>())
-        } else {
-            "the value of the variable".to_owned()
+        match () {
+            () if !self.quotable => "the value of the variable".to_owned(),
+            () if self.text.chars().count() > limits::QUOTED_VALUE_CHARS => "the value".to_owned(),
+            () => format!("{:?}", self.text),
         }
     }
 }
@@ -102,8 +104,9 @@ impl<'e> Reader<'e> {
         let (path, pattern) = (parent.key(name), joined(&parent.pattern, name));
         let entry = parent.entry(name);
         let at = entry.map_or(parent.at, |entry| entry.at);
-        let entries = entry.map_or(&[][..], |entry| self.mapping(&entry.node, &path));
-        Section { path, pattern, at, given: entry.is_some(), entries }
+        let entries = entry.map(|entry| self.mapping(&entry.node, &path));
+        let given = entries.as_ref().is_some_and(Option::is_some);
+        Section { path, pattern, at, given, entries: entries.flatten().unwrap_or(&[]) }
     }
 
     /// The mappings of the list called `name`.
@@ -119,10 +122,10 @@ impl<'e> Reader<'e> {
         };
         let item = |(index, node): (usize, &'t Node)| {
             let path = format!("{path}[{index}]");
-            let entries = self.mapping(node, &path);
-            Section { path, pattern: pattern.clone(), at: node.at, given: true, entries }
+            let entries = self.mapping(node, &path)?;
+            Some(Section { path, pattern: pattern.clone(), at: node.at, given: true, entries })
         };
-        nodes.iter().enumerate().map(item).collect()
+        nodes.iter().enumerate().filter_map(item).collect()
     }
 
     /// The entries of the free mapping called `name`, such as a table of model names.
@@ -130,18 +133,19 @@ impl<'e> Reader<'e> {
         self.ask(parent, name);
         let Some(entry) = parent.entry(name) else { return Vec::new() };
         let path = parent.key(name);
-        let entries = self.mapping(&entry.node, &path);
+        let entries = self.mapping(&entry.node, &path).unwrap_or(&[]);
         self.duplicates(entries, &path);
-        entries.iter().map(|entry| (entry, joined(&path, &entry.key))).collect()
+        entries.iter().map(|entry| (entry, joined(&path, &printable(&entry.key)))).collect()
     }
 
-    fn mapping<'t>(&mut self, node: &'t Node, path: &str) -> &'t [Entry] {
+    /// The entries of `node`; none of an empty one, `None` when it is something else, which is noted.
+    fn mapping<'t>(&mut self, node: &'t Node, path: &str) -> Option<&'t [Entry]> {
         match &node.value {
-            Value::Map(entries) => entries,
-            Value::Null => &[],
+            Value::Map(entries) => Some(entries),
+            Value::Null => Some(&[]),
             Value::Scalar(_) | Value::List(_) => {
                 self.problem(node.at, path, "not a section", "write its keys on indented lines below, as `key: value`");
-                &[]
+                None
             }
         }
     }
@@ -305,7 +309,13 @@ impl<'e> Reader<'e> {
 
     fn unknown(&mut self, section: &Section<'_>, entry: &Entry, key: String) {
         let names = keys::names_in(&section.pattern);
-        let right = match suggest::closest(&entry.key, names.iter().copied()) {
+        let close = suggest::closest(&entry.key, names.iter().copied());
+        if close.is_none() && may_be_a_value(entry) {
+            let wrong = "a word without a value (not shown, for it may be a secret whose key got lost)";
+            self.problem(entry.at, section.path.clone(), wrong, "write `key: value`");
+            return;
+        }
+        let right = match close {
             Some(name) => format!("did you mean `{name}`?"),
             None if names.is_empty() => "nothing may stand here".to_owned(),
             None => format!("known here: {}", names.into_iter().collect::<Vec<_>>().join(", ")),
@@ -318,7 +328,8 @@ impl<'e> Reader<'e> {
             let earlier = entries.iter().take(index).find(|earlier| earlier.key == entry.key);
             if let Some(earlier) = earlier {
                 let wrong = format!("given twice, first on line {}", earlier.at.line);
-                self.problem(entry.at, joined(path, &entry.key), wrong, "keep one of them");
+                let key = if may_be_a_value(entry) { path.to_owned() } else { joined(path, &printable(&entry.key)) };
+                self.problem(entry.at, key, wrong, "keep one of them");
             }
         }
     }
@@ -330,4 +341,18 @@ impl<'e> Reader<'e> {
 
 fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// A key of the file as messages write it: on one line, and not at any length.
+fn printable(key: &str) -> String {
+    let mut shown: String = key.chars().take(limits::SHOWN_KEY_CHARS).flat_map(char::escape_debug).collect();
+    if key.chars().nth(limits::SHOWN_KEY_CHARS).is_some() {
+        shown.push_str("..");
+    }
+    shown
+}
+
+/// Whether a key without a value looks like a value without a key. Names are lower-case words; secrets rarely are.
+fn may_be_a_value(entry: &Entry) -> bool {
+    matches!(entry.node.value, Value::Null) && !entry.key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

@@ -3,7 +3,7 @@
 /// The candidate closest to `written`, when it is close enough to be meant. Of equally close ones the first.
 pub(super) fn closest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = simplified(written);
-    let bound = (plain.chars().count() / 3).max(1);
+    let bound = (plain.chars().count() / 4).max(1);
     candidates
         .map(|candidate| (distance(&plain, &simplified(candidate)), candidate))
         .filter(|(distance, _)| *distance <= bound)

@@ -1,7 +1,8 @@
 //! The desired state and its edits. Every edit is idempotent and says whether it changed anything.
 
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::digest::{self, StateDigest};
@@ -46,17 +47,33 @@ impl Desired {
 
     /// Creates a circuit or replaces it whole.
     pub fn upsert_circuit(&mut self, circuit: Circuit) -> bool {
-        if self.circuits.get(&circuit.id) == Some(&circuit) {
-            return false;
+        let (id, fresh) = (circuit.id, circuit.routable());
+        let old = match self.circuits.entry(id) {
+            Entry::Vacant(slot) => {
+                slot.insert(circuit);
+                None
+            }
+            Entry::Occupied(slot) if *slot.get() == circuit => return false,
+            Entry::Occupied(mut slot) => Some(slot.insert(circuit)),
+        };
+        self.touched.circuits.insert(id);
+        self.touched.endpoints.extend(fresh);
+        if let Some(circuit) = self.circuits.get(&id) {
+            self.digest.add(digest::of_circuit(circuit));
         }
-        self.remove_circuit(circuit.id);
-        self.touched.circuits.insert(circuit.id);
-        self.digest.add(digest::of_circuit(&circuit));
-        if let Some(endpoint) = circuit.routable() {
-            self.touched.endpoints.insert(endpoint);
-            self.circuits_of.entry(endpoint).or_default().insert(circuit.id);
+        let before = old.as_ref().and_then(Circuit::routable);
+        self.touched.endpoints.extend(before);
+        if let Some(old) = &old {
+            self.digest.take(digest::of_circuit(old));
         }
-        self.circuits.insert(circuit.id, circuit);
+        if before != fresh {
+            if let Some(endpoint) = before {
+                unlink(&mut self.circuits_of, &endpoint, &id);
+            }
+            if let Some(endpoint) = fresh {
+                self.circuits_of.entry(endpoint).or_default().insert(id);
+            }
+        }
         true
     }
 

@@ -1,13 +1,12 @@
 //! Answers made here: refusals, listings and pages.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 
 use super::denial::{Code, Denial};
 use super::headers;
 use super::outcome::{EndOfBody, Outcome, Trail};
-use super::surface::Surface;
 use crate::seed::Draws;
 use crate::time::Moment;
 
@@ -36,19 +35,7 @@ impl Answer {
         now: Moment,
         draws: &mut Draws,
     ) -> Box<Self> {
-        let trail = Trail {
-            method: method.clone(),
-            uri: uri.clone(),
-            surface: Surface::of_path(uri.path()),
-            request_id: headers::request_id(headers, draws),
-            arrived: now,
-            key: None,
-            rate: None,
-            model: None,
-            known_model: false,
-            backend: None,
-            attempts: 0,
-        };
+        let trail = Trail::begun(method, uri, headers::request_id(headers, draws), now);
         Self::refusal(trail, denial)
     }
 
@@ -61,7 +48,17 @@ impl Answer {
         if let Some(allow) = denial.allow {
             answer.headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
+        if denial.status == StatusCode::UNAUTHORIZED {
+            answer.headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         answer
+    }
+
+    /// An answer without a body.
+    pub(super) fn empty(trail: Trail, status: StatusCode, mut headers: HeaderMap) -> Box<Self> {
+        headers::mark(&mut headers, &trail);
+        let outcome = trail.end(status, None, EndOfBody::Complete);
+        Box::new(Self { status, headers, body: Bytes::new(), outcome })
     }
 
     pub(super) fn json(trail: Trail, status: StatusCode, body: Bytes, denial: Option<Code>) -> Box<Self> {

@@ -154,5 +154,6 @@ impl Tail {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "committed_tests.rs"]
 mod tests;

@@ -43,6 +43,7 @@ pub enum Control {
 impl Control {
     /// Whether `/readyz` answers 200.
     #[must_use]
+    #[cfg_attr(not(feature = "appproxy-common"), expect(unused_variables, reason = "only a worker's state ages"))]
     pub fn ready(&self, now: Moment) -> bool {
         match self {
             Self::Alone { leaving } => !leaving,
@@ -54,6 +55,7 @@ impl Control {
 
     /// Whether model API keys may be trusted.
     #[must_use]
+    #[cfg_attr(not(feature = "appproxy-common"), expect(unused_variables, reason = "only a worker's state ages"))]
     pub fn keys_fresh(&self, now: Moment) -> bool {
         match self {
             Self::Alone { .. } => true,

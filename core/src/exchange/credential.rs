@@ -1,6 +1,6 @@
 //! Whose key a request shows, and whether it is good (worker-protocol 5.3 step 1; 9, Gate).
 
-use http::header::{AUTHORIZATION, HeaderMap};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
@@ -12,36 +12,28 @@ use super::operator_keys::hash_bytes;
 use super::rules::KeyGate;
 use super::surface::{Surface, decode};
 use crate::access::key_store::KeyRecord;
-use crate::secret::Secret;
+use crate::wire::key::TokenHash;
 
 /// Seconds until a node without keys may have some.
 const KEYS_RETRY_AFTER: u32 = 5;
 
-/// The key of a request: the first place that holds one decides. `?key=` of a Gemini path is taken out of the URI.
-pub(super) fn take(parts: &mut Parts, surface: Surface) -> Result<Option<Key>, Denial> {
+/// The hash of a request's key: the first place that holds a key decides. `?key=` of a Gemini path is taken out of the
+/// URI.
+pub(super) fn take(parts: &mut Parts, surface: Surface) -> Result<Option<TokenHash>, Denial> {
     let gemini = surface == Surface::Gemini;
     let in_query = if gemini { take_from_query(parts)? } else { None };
-    let shown = bearer(&parts.headers).or_else(|| plain(&parts.headers, &X_API_KEY)).map(Key);
-    Ok(shown
-        .or_else(|| plain(&parts.headers, &X_GOOG_API_KEY).filter(|_| gemini).map(Key))
-        .or_else(|| in_query.map(|text| Key(text.expose().as_bytes().to_vec()))))
-}
-
-/// The bytes of a shown key; never printed.
-pub(super) struct Key(Vec<u8>);
-
-impl core::ops::Deref for Key {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
+    let headers = &parts.headers;
+    let shown = bearer(headers)
+        .or_else(|| plain(headers, &X_API_KEY))
+        .or_else(|| plain(headers, &X_GOOG_API_KEY).filter(|_| gemini))
+        .map(hash_bytes);
+    Ok(shown.or(in_query))
 }
 
 /// Who the key makes of the request.
-pub(super) fn judge(key: Option<&[u8]>, node: Node<'_>) -> Result<Holder, Denial> {
+pub(super) fn judge(shown: Option<TokenHash>, node: Node<'_>) -> Result<Holder, Denial> {
     let gate = node.rules.key_gate;
-    let Some(key) = key.filter(|_| gate != KeyGate::Open) else {
+    let Some(hash) = shown.filter(|_| gate != KeyGate::Open) else {
         return match gate {
             KeyGate::Open | KeyGate::Permissive => Ok(Holder::Anyone),
             KeyGate::Blocking | KeyGate::Published => Err(Denial::new(
@@ -50,7 +42,6 @@ pub(super) fn judge(key: Option<&[u8]>, node: Node<'_>) -> Result<Holder, Denial
             )),
         };
     };
-    let hash = hash_bytes(key);
     let wall = node.now.wall;
     if let Some(record) = node.rules.operator_keys.judge(&hash, wall) {
         return valid(record, node).map(Holder::Operator);
@@ -76,25 +67,20 @@ fn valid(record: &KeyRecord, node: Node<'_>) -> Result<KeyRecord, Denial> {
 }
 
 /// The token of `Authorization: Bearer`, the scheme in any case.
-fn bearer(headers: &HeaderMap) -> Option<Vec<u8>> {
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     headers.get_all(AUTHORIZATION).iter().find_map(|value| {
         let (scheme, token) = value.as_bytes().split_at_checked(6)?;
         let token = token.strip_prefix(b" ").or_else(|| token.strip_prefix(b"\t"))?.trim_ascii();
-        (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then(|| token.to_vec())
+        (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
     })
 }
 
-fn plain(headers: &HeaderMap, name: &http::HeaderName) -> Option<Vec<u8>> {
-    headers
-        .get_all(name)
-        .iter()
-        .map(|value| value.as_bytes().trim_ascii())
-        .find(|key| !key.is_empty())
-        .map(<[u8]>::to_vec)
+fn plain<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii()).find(|key| !key.is_empty())
 }
 
 /// Takes every `key` parameter out of the query; the first that is not empty is the key.
-fn take_from_query(parts: &mut Parts) -> Result<Option<Secret>, Denial> {
+fn take_from_query(parts: &mut Parts) -> Result<Option<TokenHash>, Denial> {
     let Some(query) = parts.uri.query() else { return Ok(None) };
     let is_key = |pair: &str| {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
@@ -108,7 +94,7 @@ fn take_from_query(parts: &mut Parts) -> Result<Option<Secret>, Denial> {
         .filter(|pair| is_key(pair))
         .filter_map(|pair| decode(pair.split_once('=')?.1))
         .find(|value| !value.is_empty())
-        .map(|value| Secret::new(value.into_owned()));
+        .map(|value| hash_bytes(value.as_bytes()));
     let kept: Vec<&str> = query.split('&').filter(|pair| !is_key(pair)).collect();
     let path = parts.uri.path();
     let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
@@ -121,5 +107,6 @@ fn take_from_query(parts: &mut Parts) -> Result<Option<Secret>, Denial> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "credential_tests.rs"]
 mod tests;

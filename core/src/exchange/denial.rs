@@ -30,6 +30,8 @@ pub enum Code {
     ModelNotAllowed,
     /// No such model.
     ModelNotFound,
+    /// No circuit at this host name (legacy worker).
+    EndpointNotFound,
     /// No such path.
     UnknownPath,
     /// The path does not take this method.
@@ -46,6 +48,8 @@ pub enum Code {
     UpstreamError,
     /// The model has no replica that can serve now.
     ModelUnavailable,
+    /// The model's replicas are not known to be up yet.
+    ModelNotReady,
     /// This node has no key set yet, or one too old to trust.
     NotReady,
     /// This node is at a bound.
@@ -56,7 +60,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for tables and metrics.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::InvalidJson,
         Self::MissingModel,
         Self::InvalidModel,
@@ -67,6 +71,7 @@ impl Code {
         Self::IpNotAllowed,
         Self::ModelNotAllowed,
         Self::ModelNotFound,
+        Self::EndpointNotFound,
         Self::UnknownPath,
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
@@ -75,6 +80,7 @@ impl Code {
         Self::NotSupported,
         Self::UpstreamError,
         Self::ModelUnavailable,
+        Self::ModelNotReady,
         Self::NotReady,
         Self::Overloaded,
         Self::UpstreamTimeout,
@@ -94,6 +100,7 @@ impl Code {
             Self::IpNotAllowed => "ip_not_allowed",
             Self::ModelNotAllowed => "model_not_allowed",
             Self::ModelNotFound => "model_not_found",
+            Self::EndpointNotFound => "endpoint_not_found",
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTooLarge => "body_too_large",
@@ -102,6 +109,7 @@ impl Code {
             Self::NotSupported => "not_supported",
             Self::UpstreamError => "upstream_error",
             Self::ModelUnavailable => "model_unavailable",
+            Self::ModelNotReady => "model_not_ready",
             Self::NotReady => "not_ready",
             Self::Overloaded => "overloaded",
             Self::UpstreamTimeout => "upstream_timeout",
@@ -117,14 +125,16 @@ impl Code {
             }
             Self::MissingApiKey | Self::InvalidApiKey | Self::ExpiredApiKey => StatusCode::UNAUTHORIZED,
             Self::IpNotAllowed | Self::ModelNotAllowed => StatusCode::FORBIDDEN,
-            Self::ModelNotFound | Self::UnknownPath => StatusCode::NOT_FOUND,
+            Self::ModelNotFound | Self::EndpointNotFound | Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
             Self::NotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::UpstreamError => StatusCode::BAD_GATEWAY,
-            Self::ModelUnavailable | Self::NotReady | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ModelUnavailable | Self::ModelNotReady | Self::NotReady | Self::Overloaded => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }

@@ -1,12 +1,14 @@
 //! The gate of a request, in the order of worker-protocol 5.3: key, address, rate, model.
 
 use core::net::IpAddr;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use std::sync::Arc;
 
 use super::answer::Answer;
 use super::control::Node;
+use super::cors;
 use super::credential;
 use super::denial::{Code, Denial};
 use super::gated::Gated;
@@ -16,7 +18,7 @@ use super::multipart;
 use super::outcome::{Outcome, Trail};
 use super::pages;
 use super::passage::Passage;
-use super::surface::{self, Destination, Nowhere, Surface};
+use super::surface::{self, Destination, Nowhere};
 use crate::access::address::{Peer, client_address};
 use crate::access::rate_ledger::{LedgerKey, RateLedger, Taken};
 use crate::seed::Draws;
@@ -30,63 +32,46 @@ pub struct Connection {
     pub tls: bool,
 }
 
-/// A request whose path, key and address are good. Its rate comes next.
+/// A request whose path and key are good. Its address and rate come next.
 #[derive(Debug)]
 #[must_use = "a request goes on by `pass`"]
 pub struct Gate {
     passage: Passage,
+    client: Option<IpAddr>,
 }
 
 impl Gate {
-    /// Takes a request's head in: path table, key, expiry, address.
+    /// Takes a request's head in: path table, key, expiry.
     ///
     /// # Errors
-    /// The answer made here: a page about this node, or a refusal.
+    /// The answer made here: a page about this node, a pre-flight's, or a refusal.
     pub fn open(
         mut parts: Parts,
         connection: Connection,
         node: Node<'_>,
         draws: &mut Draws,
     ) -> Result<Self, Box<Answer>> {
-        let path = parts.uri.path();
-        let trail = Trail {
-            method: parts.method.clone(),
-            uri: parts.uri.clone(),
-            surface: Surface::of_path(path),
-            request_id: headers::request_id(&parts.headers, draws),
-            arrived: node.now.moment,
-            key: None,
-            rate: None,
-            model: None,
-            known_model: false,
-            backend: None,
-            attempts: 0,
-        };
+        let request_id = headers::request_id(&parts.headers, draws);
+        let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
+        trail.cors = node.rules.allowed_origins.grant(&parts.headers);
         if let Err(denial) = sane_head(&parts) {
             return Err(Answer::refusal(trail, &denial));
         }
-        let destination = match surface::destination(&parts.method, path) {
+        if trail.cors.is_some() && cors::is_preflight(&parts) {
+            return Err(Answer::empty(trail, StatusCode::NO_CONTENT, cors::preflight(&parts.headers)));
+        }
+        let destination = match surface::destination(&parts.method, parts.uri.path()) {
             Ok(Destination::Page(page)) => return Err(pages::answer(page, trail, node)),
             Ok(destination) => destination,
             Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
         };
         let client = client_of(&parts, connection, node);
-        let holder =
-            credential::take(&mut parts, trail.surface).and_then(|key| credential::judge(key.as_deref(), node));
-        let (holder, trail) = match holder {
-            Ok(holder) => {
-                let key = holder.ledger_key();
-                (holder, Trail { key, ..trail })
-            }
+        let judged = credential::take(&mut parts, trail.surface).and_then(|hash| credential::judge(hash, node));
+        let holder = match judged {
+            Ok(holder) => holder,
             Err(denial) => return Err(Answer::refusal(trail, &denial)),
         };
-        if !holder.addresses().allows(client) {
-            let denial = Denial::new(
-                Code::IpNotAllowed,
-                "This API key may not be used from your network address. Use it from an allowed one.",
-            );
-            return Err(Answer::refusal(trail, &denial));
-        }
+        trail.key = holder.ledger_key();
         let forwarding = Forwarding {
             peer: match connection.peer {
                 Peer::Ip(address) => Some(address.to_canonical()),
@@ -94,9 +79,9 @@ impl Gate {
             },
             trusted: node.rules.trusted_proxies.trusts(connection.peer),
             tls: connection.tls,
-            host: parts.headers.get(HOST).cloned(),
+            host: host_of(&parts),
         };
-        Ok(Self { passage: Passage { parts, trail, destination, holder, forwarding, boundary: None } })
+        Ok(Self { passage: Passage { parts, trail, destination, holder, forwarding, boundary: None }, client })
     }
 
     /// Whose ledger entry [`Self::pass`] needs; `None` when the request has no rate limit, and no ledger is needed.
@@ -105,7 +90,7 @@ impl Gate {
         self.passage.holder.rate_limit().and(self.passage.trail.key.as_ref())
     }
 
-    /// Counts the request and answers what needs no body: listings, and what can be refused by its head.
+    /// Judges the client's address, counts the request, and answers what needs no body: listings, and what can be refused by its head.
     ///
     /// # Errors
     /// The answer made here.
@@ -144,15 +129,16 @@ impl Gate {
 
     fn count(&mut self, ledger: Option<&mut RateLedger>, node: Node<'_>) -> Result<(), Denial> {
         let (Some(limit), Some(key)) = (self.passage.holder.rate_limit(), &self.passage.trail.key) else {
-            return Ok(());
+            return self.address();
         };
         // Without its ledger a limited request cannot be judged, and is not let through.
         let Some(ledger) = ledger else { return Err(Denial::overloaded()) };
         let now = node.now.moment;
         // Clients list before each session; a small limit would be spent on it.
-        if matches!(self.passage.destination, Destination::ListModels | Destination::GetModel(_)) {
+        let listing = matches!(self.passage.destination, Destination::ListModels | Destination::GetModel(_));
+        if listing || !self.inside() {
             self.passage.trail.rate = Some(ledger.look(key, limit, now));
-            return Ok(());
+            return self.address();
         }
         let (figures, fits) = match ledger.take(key, limit, now) {
             Taken::Accepted(figures) => (figures, true),
@@ -160,6 +146,22 @@ impl Gate {
         };
         self.passage.trail.rate = Some(figures);
         if fits { Ok(()) } else { Err(rate_denial(limit, figures.reset)) }
+    }
+}
+
+impl Gate {
+    fn inside(&self) -> bool {
+        self.passage.holder.addresses().allows(self.client)
+    }
+
+    fn address(&self) -> Result<(), Denial> {
+        if self.inside() {
+            return Ok(());
+        }
+        Err(Denial::new(
+            Code::IpNotAllowed,
+            "This API key may not be used from your network address. Use it from an allowed one.",
+        ))
     }
 }
 
@@ -175,9 +177,14 @@ fn rate_denial(limit: u32, reset: u32) -> Denial {
     denial.retry_after(reset)
 }
 
+fn host_of(parts: &Parts) -> Option<HeaderValue> {
+    let named = || HeaderValue::from_str(parts.uri.authority()?.as_str()).ok();
+    parts.headers.get(HOST).cloned().or_else(named)
+}
+
 fn client_of(parts: &Parts, connection: Connection, node: Node<'_>) -> Option<IpAddr> {
     // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
-    let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(http::HeaderValue::as_bytes).collect();
+    let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
     client_address(connection.peer, &node.rules.trusted_proxies, lines)
 }
 
@@ -243,5 +250,6 @@ fn body_of(parts: &Parts, limit: u64) -> Result<Option<Arc<str>>, Denial> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "gate_tests.rs"]
 mod tests;

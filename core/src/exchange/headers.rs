@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
 use crate::seed::Draws;
@@ -157,6 +158,9 @@ pub(super) fn mark(headers: &mut HeaderMap, trail: &Trail) {
         && let Ok(value) = HeaderValue::from_bytes(backend.as_bytes())
     {
         headers.insert(X_BACKEND, value);
+    }
+    if let Some(grant) = &trail.cors {
+        cors::mark(headers, grant);
     }
     if let Some(RateFigures { limit, remaining, reset }) = trail.rate {
         headers.insert(X_LIMIT, limit.into());

@@ -14,6 +14,7 @@ mod answer;
 mod attempt;
 mod committed;
 mod control;
+mod cors;
 mod credential;
 mod denial;
 mod draw;
@@ -34,11 +35,15 @@ mod quoted;
 mod rules;
 pub mod selection;
 mod surface;
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+mod testing;
 
 pub use answer::Answer;
 pub use attempt::{Admitted, Attempt, FailStage, Failure};
 pub use committed::{Committed, ReplyHead};
 pub use control::{Control, Node};
+pub use cors::AllowedOrigins;
 pub use denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 pub use gate::{Connection, Gate};
 pub use gated::Gated;

@@ -71,5 +71,6 @@ fn body<T: Serialize>(value: &T) -> Bytes {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "models_tests.rs"]
 mod tests;

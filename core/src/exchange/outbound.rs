@@ -12,9 +12,15 @@ use super::surface::{Destination, Surface, encode_segment};
 use crate::desired::{Backend, BackendKind};
 
 /// A body in up to three frames, none of them copied: before the model's name, the new name, and after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Payload {
     frames: [Bytes; 3],
+}
+
+impl core::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
 }
 
 impl Payload {
@@ -75,11 +81,12 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
     Some(request)
 }
 
-/// The name to put in the place of the one asked for, when the replica is known not to list that one.
+/// The name to put in the place of the one asked for, when the backend is known not to list that one.
 fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
-    let first = backend.served_names.first()?;
-    let known = backend.served_names.iter().any(|name| *name == admitted.model);
-    (rules.rewrite_model == RewriteModel::Auto && !known).then_some(&**first)
+    match rules.rewrite_model {
+        RewriteModel::Auto => backend.own_name(&admitted.model).map(|name| &**name),
+        RewriteModel::Never => None,
+    }
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
@@ -138,5 +145,6 @@ fn credential(headers: &mut HeaderMap, backend: &Backend) {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "outbound_tests.rs"]
 mod tests;

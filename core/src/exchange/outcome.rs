@@ -24,9 +24,29 @@ pub struct Trail {
     pub(super) known_model: bool,
     pub(super) backend: Option<Arc<str>>,
     pub(super) attempts: u32,
+    /// What `Access-Control-Allow-Origin` says.
+    pub(super) cors: Option<HeaderValue>,
 }
 
 impl Trail {
+    /// The record of a request whose head is all that is known.
+    pub(super) fn begun(method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) -> Self {
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            surface: Surface::of_path(uri.path()),
+            request_id,
+            arrived,
+            key: None,
+            rate: None,
+            model: None,
+            known_model: false,
+            backend: None,
+            attempts: 0,
+            cors: None,
+        }
+    }
+
     /// The request's method.
     #[must_use]
     pub const fn method(&self) -> &Method {

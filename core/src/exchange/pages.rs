@@ -57,7 +57,7 @@ fn status(node: Node<'_>) -> Value {
         "api_version": "v2",
         "version": env!("CARGO_PKG_VERSION"),
         "ready": node.control.ready(node.now.moment),
-        "desired_state_digest": node.view.digest(),
+        "desired_state_digest": node.view.digest().to_string(),
         "generation": node.view.generation,
         "keys_loaded": node.view.keys_loaded(),
         "counts": node.view.counts(),
@@ -87,5 +87,6 @@ fn worker_fields(node: Node<'_>) -> Value {
 }
 
 #[cfg(test)]
+#[cfg(feature = "appproxy-router")]
 #[path = "pages_tests.rs"]
 mod tests;

@@ -11,7 +11,6 @@ use super::outcome::{EndOfBody, Outcome, Trail};
 use super::surface::Destination;
 
 /// The request's head, who asks, and the record so far. Moved from state to state.
-#[derive(Debug)]
 pub(super) struct Passage {
     pub(super) parts: Parts,
     pub(super) trail: Trail,
@@ -24,6 +23,13 @@ pub(super) struct Passage {
 
 /// Recorded for a client that went away before it got a status; never sent.
 pub(super) const CLIENT_GONE: u16 = 499;
+
+impl core::fmt::Debug for Passage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // The head holds credentials.
+        self.trail.fmt(f)
+    }
+}
 
 impl Passage {
     pub(super) fn refuse(self, denial: &Denial) -> Box<Answer> {

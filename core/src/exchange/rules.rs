@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::cors::AllowedOrigins;
 use super::operator_keys::OperatorKeys;
 use crate::access::address::TrustedProxies;
 
@@ -10,6 +11,8 @@ use crate::access::address::TrustedProxies;
 pub struct ExchangeRules {
     /// `server.trusted_proxies`.
     pub trusted_proxies: TrustedProxies,
+    /// `server.cors.allowed_origins`.
+    pub allowed_origins: AllowedOrigins,
     /// Who needs a key.
     pub key_gate: KeyGate,
     /// `api_keys.keys`.
@@ -38,6 +41,7 @@ impl Default for ExchangeRules {
     fn default() -> Self {
         Self {
             trusted_proxies: TrustedProxies::default(),
+            allowed_origins: AllowedOrigins::Nobody,
             key_gate: KeyGate::Open,
             operator_keys: OperatorKeys::default(),
             hide_forbidden_models: false,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use uuid::Uuid;
 
 use super::changes::ChangeSet;
 use super::pool::{EndpointKey, ModelPool, PoolKey};
@@ -102,7 +103,7 @@ impl Serving {
         next.keys_loaded = desired.keys_loaded();
         next.counts.circuits = desired.circuits().len();
         next.counts.publications = desired.publications().len();
-        next.counts.names = next.models.size();
+        next.counts.names = next.models.len();
         next.counts.keys = next.keys.len();
         changes.sort();
         let reports = self.reports.take_fresh();
@@ -162,7 +163,7 @@ impl Serving {
                 [only] => Some(PoolKey::Publication(only.model.clone())),
                 _ => Some(PoolKey::Contested(name.clone())),
             };
-            let held = next.models.get(&name);
+            let held = next.models.get(&*name);
             let pool = key.map(|key| {
                 let build = || {
                     let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights);
@@ -174,9 +175,9 @@ impl Serving {
             if held != pool.as_ref() {
                 changes.names.push(name.clone());
                 match pool {
-                    Some(pool) => next.models.insert_mut(name.clone(), pool),
+                    Some(pool) => next.models.put::<str>(name.clone(), pool),
                     None => {
-                        next.models.remove_mut(&name);
+                        next.models.take(&*name);
                     }
                 }
             }
@@ -238,7 +239,7 @@ fn set_backends(
     circuit: CircuitId,
     routes: &[RouteBackend],
 ) -> Arc<[Arc<Backend>]> {
-    let held = next.backends.get(&circuit).cloned().unwrap_or_default();
+    let held = next.backends.get(&circuit.0).cloned().unwrap_or_default();
     let find = |name: &str| held.binary_search_by(|backend| (*backend.name).cmp(name)).ok().and_then(|at| held.get(at));
     let mut differs = false;
     let fresh: Arc<[Arc<Backend>]> = routes
@@ -265,9 +266,9 @@ fn set_backends(
     }
     next.counts.backends = next.counts.backends + fresh.len() - held.len();
     if fresh.is_empty() {
-        next.backends.remove_mut(&circuit);
+        next.backends.take(&circuit.0);
     } else {
-        next.backends.insert_mut(circuit, fresh.clone());
+        next.backends.put::<Uuid>(circuit.0, fresh.clone());
     }
     fresh
 }

@@ -1,14 +1,15 @@
 //! The view.
 
 use core::fmt;
-use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
 use super::pool::ModelPool;
 use crate::access::key_store::{KeyRecord, KeyTable};
 use crate::desired::{Backend, StateDigest, circuit_of_name};
+use crate::trie::TrieMap;
 use crate::wire::ids::CircuitId;
 use crate::wire::key::TokenHash;
 
@@ -26,9 +27,9 @@ pub struct ServingView {
     pub(super) keys_loaded: bool,
     pub(super) keys: KeyTable,
     /// Published names, primaries and aliases.
-    pub(super) models: RedBlackTreeMapSync<Arc<str>, Arc<ModelPool>>,
+    pub(super) models: TrieMap<Arc<str>, Arc<ModelPool>>,
     /// The backends of each circuit, sorted by name. Circuits without any are absent.
-    pub(super) backends: RedBlackTreeMapSync<CircuitId, Arc<[Arc<Backend>]>>,
+    pub(super) backends: TrieMap<Uuid, Arc<[Arc<Backend>]>>,
     pub(super) statics: Arc<StaticPart>,
     pub(super) counts: ViewCounts,
 }
@@ -94,9 +95,9 @@ impl ServingView {
         self.statics.models.get(name)
     }
 
-    /// Published names, primaries and aliases, with their pools, sorted.
+    /// Published names, primaries and aliases, with their pools, sorted. Sorts them all: for listings and pages.
     pub fn published(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ModelPool>)> {
-        self.models.iter()
+        self.models.sorted().into_iter()
     }
 
     /// Names of the static backends, models and aliases, with their pools, sorted.
@@ -108,7 +109,7 @@ impl ServingView {
     #[must_use]
     pub fn backend(&self, name: &str) -> Option<&Arc<Backend>> {
         if let Some(circuit) = circuit_of_name(name) {
-            let backends = self.backends.get(&circuit)?;
+            let backends = self.backends.get(&circuit.0)?;
             let at = backends.binary_search_by(|backend| (*backend.name).cmp(name)).ok()?;
             return backends.get(at);
         }
@@ -118,12 +119,13 @@ impl ServingView {
     /// The backends of a circuit, sorted by name.
     #[must_use]
     pub fn circuit_backends(&self, circuit: CircuitId) -> &[Arc<Backend>] {
-        self.backends.get(&circuit).map(|backends| &**backends).unwrap_or_default()
+        self.backends.get(&circuit.0).map(|backends| &**backends).unwrap_or_default()
     }
 
-    /// Every backend that reconcile made, sorted by name.
+    /// Every backend that reconcile made, sorted by name. Sorts them all: for pages and tests.
     pub fn backends(&self) -> impl Iterator<Item = &Arc<Backend>> {
-        self.backends.values().flat_map(|backends| backends.iter())
+        // Names begin with the circuit, written as its bytes sort.
+        self.backends.sorted().into_iter().flat_map(|(_, backends)| backends.iter())
     }
 
     /// Every configured backend, sorted by name.

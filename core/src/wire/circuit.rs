@@ -6,6 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::ids::{CircuitId, EndpointId, GroupId, RouteId};
+#[cfg(feature = "appproxy-common")]
 pub use super::read_circuit::{parse_circuit, parse_circuits_answer};
 
 /// A deployment endpoint bound to this authority, with its replicas.

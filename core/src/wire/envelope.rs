@@ -79,7 +79,9 @@ fn read(bytes: &[u8], authority: &str) -> Result<Option<BusEvent>, Malformed> {
     let wrong = |fault: Fault| malformed(MalformedKind::EventBody, At::Root(""), None, &fault);
     let payload = envelope.text("payload").map_err(wrong)?;
     let body = match &payload {
-        Some(payload) => Body::Payload(Object::read(payload, FIELDS).map_err(|fault| within("payload", &fault))?),
+        Some(payload) => {
+            Body::Payload(Box::new(Object::read(payload, FIELDS).map_err(|fault| within("payload", &fault))?))
+        }
         None => {
             let args = envelope.required("args", "this or payload, as a string,", json::text).map_err(wrong)?;
             Body::Args(Args::read(&args).map_err(|problem| wrong(Fault::at("args", problem)))?)
@@ -145,7 +147,7 @@ const FIELDS: [&str; 9] = [
 /// An event's body in either dialect.
 enum Body<'a> {
     Args(Args),
-    Payload(Object<'a, 9>),
+    Payload(Box<Object<'a, 9>>),
 }
 
 impl Body<'_> {

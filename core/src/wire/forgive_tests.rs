@@ -8,8 +8,8 @@ enum Tree {
     Word(&'static str),
     Plain(&'static str),
     Text(String),
-    List(Vec<Tree>),
-    Object(Vec<(String, Tree)>),
+    List(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 fn tree() -> impl Strategy<Value = Tree> {

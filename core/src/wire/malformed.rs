@@ -57,7 +57,8 @@ pub struct Malformed {
     pub kind: MalformedKind,
     /// Where it stands in the body.
     pub path: String,
-    /// Its id, where that could be read (as written by us, for UUIDs).
+    /// Its id, where that could be read (as written by us, for UUIDs), cut to `limits::QUOTED_CHARS`; of a number, the
+    /// id of what it belongs to.
     pub id: Option<String>,
     /// What is wrong and what would be right.
     pub problem: String,
@@ -83,13 +84,14 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed {} at {}", self.kind.label(), self.path)?;
         if let Some(id) = &self.id {
-            write!(f, " (id {id})")?;
+            write!(f, " (id {})", id.escape_debug())?;
         }
         write!(f, ": {}", self.problem)
     }
 }
 
-/// A list read element by element: what could be read, and what could not.
+/// A list read element by element: what could be read, and what could not. Of several elements with one id the last
+/// one counts, whether it could be read or not, and each repetition is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elements<T> {
     /// The elements that could be read, in their order.

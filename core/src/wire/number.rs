@@ -6,19 +6,16 @@ use super::circuit::Ratio;
 use super::json::{Fault, Object, kind};
 use super::report::{At, Reports};
 
-/// What an absent ratio counts as.
-pub(super) struct Absent(pub(super) f64);
-
 /// A ratio or weight. Absent is `absent`; an explicit `null` is 0 (so NaN arrives) and a number out of range is 0, both
 /// reported; a negative one is kept, counts as 0, and is reported too. Anything else is a fault.
 pub(super) fn ratio<const N: usize>(
     fields: &Object<'_, N>,
     name: &'static str,
-    absent: Absent,
+    absent: f64,
     at: At<'_>,
     reports: &mut Reports,
 ) -> Result<Ratio, Fault> {
-    let Some(raw) = fields.raw(name) else { return Ok(Ratio(absent.0)) };
+    let Some(raw) = fields.raw(name) else { return Ok(Ratio(absent)) };
     let at = At::Field(&at, name);
     if raw.get() == "null" {
         reports.number(at, "null, read as 0 (drained); a number of 0 or more should be here");

@@ -14,7 +14,7 @@ use super::forgive::read_body;
 use super::ids::{CircuitId, EndpointId, GroupId, RouteId};
 use super::json::{self, Fault, Object};
 use super::malformed::{Elements, Malformed, MalformedKind};
-use super::number::{Absent, ratio};
+use super::number::ratio;
 use super::report::{At, Reports, malformed};
 
 /// Reads the answer of `GET /api/worker/{id}/circuits`. An error is a failed pull: no JSON, or no list of circuits.
@@ -176,7 +176,7 @@ fn read_route(raw: &RawValue, index: usize, at: At<'_>, reports: &mut Reports) -
             kernel_host: fields.optional("kernel_host", host)?,
             kernel_port: fields.required("kernel_port", "a port, 1 to 65535,", port)?,
             protocol: protocol(&fields)?,
-            traffic_ratio: ratio(&fields, "traffic_ratio", Absent(1.0), at, reports)?,
+            traffic_ratio: ratio(&fields, "traffic_ratio", 1.0, at, reports)?,
             replica_group_id: fields.uuid("replica_group_id")?.map(GroupId),
         })
     };
@@ -201,7 +201,7 @@ fn read_group(raw: &RawValue, at: At<'_>, reports: &mut Reports) -> Result<Repli
     let id = GroupId(fields.required("id", "the group's UUID", json::uuid)?);
     let mut read = || -> Result<ReplicaGroup, Fault> {
         // Absent, it weighs what the implicit group weighs (6.2).
-        let traffic_weight = ratio(&fields, "traffic_weight", Absent(100.0), At::Of(&at, &id), reports)?;
+        let traffic_weight = ratio(&fields, "traffic_weight", 100.0, At::Of(&at, &id), reports)?;
         Ok(ReplicaGroup { id, traffic_weight, lifecycle: fields.get("lifecycle").map(uninterpreted) })
     };
     read().map_err(|fault| Skipped { id: Some(id), fault })

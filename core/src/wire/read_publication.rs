@@ -8,14 +8,10 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 use super::elements::Skipped;
-#[cfg(feature = "appproxy-router")]
-use super::elements::read_elements;
 use super::ids::EndpointId;
 use super::json::{self, Fault, Object};
-#[cfg(feature = "appproxy-router")]
-use super::malformed::Elements;
 use super::malformed::{Malformed, MalformedKind};
-use super::number::{Absent, ratio};
+use super::number::ratio;
 use super::publication::{ControlMode, Mapping, Publication};
 use super::report::{At, Reports, malformed};
 use crate::limits;
@@ -33,15 +29,11 @@ pub fn parse_publication(json: &RawValue) -> Result<(Publication, Vec<Malformed>
     }
 }
 
-/// The publications of a snapshot.
-#[cfg(feature = "appproxy-router")]
-pub(super) fn read_publications(list: &[&RawValue], at: At<'_>, reports: &mut Reports) -> Elements<Publication> {
-    read_elements(list, at, MalformedKind::Publication, reports, read_publication, |publication| {
-        Arc::clone(&publication.model)
-    })
-}
-
-fn read_publication(raw: &RawValue, at: At<'_>, reports: &mut Reports) -> Result<Publication, Skipped<Arc<str>>> {
+pub(super) fn read_publication(
+    raw: &RawValue,
+    at: At<'_>,
+    reports: &mut Reports,
+) -> Result<Publication, Skipped<Arc<str>>> {
     let fields = Object::read(raw.get(), ["model", "aliases", "mappings", "control_mode"])?;
     let model: Arc<str> = fields.required("model", "the primary model name", json::name)?.into();
     let at = At::Of(&at, &model);
@@ -81,7 +73,7 @@ fn read_mappings(list: &[&RawValue], at: At<'_>, reports: &mut Reports) -> Vec<M
 fn read_mapping(raw: &RawValue, at: At<'_>, reports: &mut Reports) -> Result<Mapping, Skipped<EndpointId>> {
     let fields = Object::read(raw.get(), ["endpoint_id", "ratio"])?;
     let endpoint_id = EndpointId(fields.required("endpoint_id", "the endpoint's UUID", json::uuid)?);
-    let ratio = ratio(&fields, "ratio", Absent(1.0), At::Of(&at, &endpoint_id), reports)
+    let ratio = ratio(&fields, "ratio", 1.0, At::Of(&at, &endpoint_id), reports)
         .map_err(|fault| Skipped { id: Some(endpoint_id), fault })?;
     Ok(Mapping { endpoint_id, ratio })
 }

@@ -7,7 +7,7 @@ use super::ids::{NodeId, WorkerId};
 use super::json::{self, Object};
 use super::malformed::{Malformed, MalformedKind};
 use super::report::{At, malformed};
-use crate::config::worker::{Mode, WorkerConfig};
+use crate::config::worker::WorkerConfig;
 use crate::limits;
 
 /// What we read of the answer to `PUT /api/worker`.
@@ -25,9 +25,10 @@ pub const ACCEPTED_TRAFFICS: [&str; 1] = ["inference"];
 /// The body of `PUT /api/worker`; the mode decides between 1.1 and 1.2.
 #[must_use]
 pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
+    let _ = node_id; // The wildcard body names no node.
     match config.mode {
         #[cfg(feature = "appproxy-router")]
-        Mode::Router(_) => to_json(&RouterBody {
+        crate::config::worker::Mode::Router(_) => to_json(&RouterBody {
             authority: &config.authority,
             frontend_mode: "router",
             protocol: "http",
@@ -46,7 +47,7 @@ pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
             traefik_last_used_marker_path: (),
         }),
         #[cfg(feature = "appproxy-legacy")]
-        Mode::Legacy(ref legacy) => to_json(&WildcardBody {
+        crate::config::worker::Mode::Legacy(ref legacy) => to_json(&WildcardBody {
             authority: &config.authority,
             frontend_mode: "wildcard",
             protocol: "http",
@@ -108,7 +109,11 @@ struct WildcardBody<'a> {
 /// The body of a ROUTER worker's heartbeat. A legacy worker's heartbeat has none.
 #[must_use]
 pub fn heartbeat_body(node_id: NodeId) -> String {
-    format!(r#"{{"node_id":"{node_id}"}}"#)
+    #[derive(Serialize)]
+    struct Heartbeat {
+        node_id: NodeId,
+    }
+    to_json(&Heartbeat { node_id })
 }
 
 /// Reads the answer to `PUT /api/worker`. An error means the registration failed: no object, or no readable `id`.
@@ -128,7 +133,7 @@ pub fn parse_register_answer(body: &[u8]) -> Result<RegisterAnswer, Malformed> {
 /// anything else its text. Never depend on it beyond showing it.
 #[must_use]
 pub fn error_text(body: &[u8]) -> String {
-    // A character has at most four bytes: no more than this can be shown, however large the body.
+    // An error object is far smaller; of anything larger only the beginning is looked at.
     const ERROR_BYTES: usize = 64 * 1024;
     let text = String::from_utf8_lossy(body.get(..ERROR_BYTES).unwrap_or(body));
     let words = error_object(&text).unwrap_or_else(|| text.into_owned());

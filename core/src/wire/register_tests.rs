@@ -1,9 +1,12 @@
+#![cfg_attr(not(any(feature = "appproxy-router", feature = "appproxy-legacy")), allow(unused_imports))]
+
 use core::time::Duration;
 
 use super::*;
-use crate::config::worker::EventDialect;
+use crate::config::worker::{EventDialect, Mode};
 use crate::secret::Secret;
 
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 fn config(mode: Mode) -> WorkerConfig {
     WorkerConfig {
         mode,

@@ -13,11 +13,11 @@ pub(super) enum At<'p> {
     /// The body as a whole, by a name or by nothing.
     Root(&'p str),
     /// A field of the object there.
-    Field(&'p At<'p>, &'p str),
+    Field(&'p Self, &'p str),
     /// An element of the list there.
-    Index(&'p At<'p>, usize),
+    Index(&'p Self, usize),
     /// The same place, which belongs to something with this id.
-    Of(&'p At<'p>, &'p dyn Display),
+    Of(&'p Self, &'p dyn Display),
 }
 
 impl At<'_> {
@@ -33,7 +33,7 @@ impl At<'_> {
     fn owner(&self) -> Option<String> {
         match self {
             Self::Root(_) => None,
-            Self::Of(_, id) => Some(id.to_string()),
+            Self::Of(_, id) => Some(shown(*id)),
             Self::Field(place, _) | Self::Index(place, _) => place.owner(),
         }
     }
@@ -107,7 +107,16 @@ impl Reports {
 /// One report, by itself.
 pub(super) fn malformed(kind: MalformedKind, at: At<'_>, id: Option<&dyn Display>, fault: &Fault) -> Malformed {
     let path = At::Field(&at, fault.field).to_string();
-    Malformed { id: id.map(ToString::to_string), ..Malformed::new(kind, path, fault.problem.as_str()) }
+    Malformed { id: id.map(shown), ..Malformed::new(kind, path, fault.problem.as_str()) }
+}
+
+/// An id for a report: key ids and model names are the coordinator's choice, of any length.
+fn shown(id: &dyn Display) -> String {
+    let id = id.to_string();
+    match id.char_indices().nth(limits::QUOTED_CHARS) {
+        Some((end, _)) => id.get(..end).unwrap_or_default().to_owned(),
+        None => id,
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +134,14 @@ mod tests {
         assert_eq!(At::Field(&route, "kernel_port").to_string(), "circuits[3].route_info[0].kernel_port");
         assert_eq!(At::Field(&route, "").to_string(), "circuits[3].route_info[0]");
         assert_eq!(route.owner().as_deref(), Some("c-1"));
+    }
+
+    #[test]
+    fn ids_are_cut_and_cannot_break_a_log_line() {
+        let id = format!("a\n{}", "한".repeat(limits::QUOTED_CHARS));
+        let report = malformed(MalformedKind::Key, At::Root("keys[0]"), Some(&id), &Fault::whole("wrong"));
+        assert_eq!(report.id.as_ref().map(|id| id.chars().count()), Some(limits::QUOTED_CHARS));
+        assert!(report.to_string().starts_with("malformed key at keys[0] (id a\\n한한"), "{report}");
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
+use super::elements::read_elements;
 use super::forgive::read_body;
 use super::ids::Revision;
 use super::json::{self, Fault, Object};
 use super::key::ApiKey;
-use super::malformed::{Elements, Malformed};
+use super::malformed::{Elements, Malformed, MalformedKind};
 use super::publication::Publication;
 use super::read_key::read_keys;
-use super::read_publication::read_publications;
+use super::read_publication::read_publication;
 use super::report::{At, Reports};
 
 /// What `GET /api/worker/{id}/router-config` answers with 200.
@@ -38,7 +39,8 @@ fn read_snapshot(text: &str) -> Result<Snapshot, Fault> {
     let (models_at, models) = list_of(&fields, &["models", "publications"], "the list of publications")?;
     let (keys_at, keys) = list_of(&fields, &["api_keys", "keys"], "the list of model API keys")?;
     let (mut of_models, mut of_keys) = (Reports::default(), Reports::default());
-    let models = read_publications(&models, At::Root(models_at), &mut of_models);
+    let (at, kind) = (At::Root(models_at), MalformedKind::Publication);
+    let models = read_elements(&models, at, kind, &mut of_models, read_publication, |model| Arc::clone(&model.model));
     let keys = read_keys(&keys, At::Root(keys_at), &mut of_keys);
     Ok(Snapshot {
         revision,

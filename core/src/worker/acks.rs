@@ -13,128 +13,135 @@ use crate::wire::ids::KeyId;
 /// An ack is worth nothing later than this after its event was heard: the coordinator has stopped waiting.
 pub(super) const ACK_AGE: Duration = Duration::from_secs(15);
 
-/// An ack that was promised and may not have been sent yet.
+/// An ack that was promised and is not surely out yet.
 #[derive(Debug)]
 pub(super) struct HeldAck {
     pub(super) id: AckId,
     pub(super) ack: Ack,
     pub(super) request_id: Option<String>,
-    pub(super) heard_at: Moment,
-    /// Sent only once this view is in force; `None` until the input at hand has issued its own.
-    after: Option<Generation>,
-    state: AckState,
+    heard_at: Moment,
+    /// Sent only once this view is in force.
+    after: Generation,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AckState {
-    /// May go as soon as its view is in force.
-    Ready,
-    /// Was not out when the bus dropped: goes with the full pull that follows the next subscription.
-    AfterFullPull,
-    /// Handed to the shell, which has not said yet what became of it.
-    Sending,
-    /// The shell could not publish it; it is tried again in a moment.
-    AfterPause,
-}
-
-/// The acks not sent yet, oldest first.
+/// The acks that are not surely out, by what they wait for. Each queue is in the order of its promises, so that an
+/// input costs what it changes and not what is held.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
     last: u64,
-    held: VecDeque<HeldAck>,
+    /// Promised or readied by the input at hand, which has not issued its view yet.
+    fresh: VecDeque<HeldAck>,
+    /// May go as soon as their views are in force.
+    ready: VecDeque<HeldAck>,
+    /// Were not out when the bus dropped: go with the full pull that follows the next subscription.
+    after_full_pull: VecDeque<HeldAck>,
+    /// Handed to the shell, which has not said yet what became of them.
+    sending: BTreeMap<AckId, HeldAck>,
+    /// The shell could not publish them; tried again in a moment.
+    paused: Vec<HeldAck>,
 }
 
 impl Acks {
     /// Promises an ack. Returns `false` when the oldest one had to go for it.
-    pub(super) fn promise(
-        &mut self,
-        ack: Ack,
-        request_id: Option<String>,
-        heard_at: Moment,
-        bus_up: bool,
-    ) -> bool {
+    pub(super) fn promise(&mut self, ack: Ack, request_id: Option<String>, heard_at: Moment, bus_up: bool) -> bool {
         self.last += 1;
-        let state = if bus_up { AckState::Ready } else { AckState::AfterFullPull };
-        self.held.push_back(HeldAck { id: AckId(self.last), ack, request_id, heard_at, after: None, state });
-        if self.held.len() <= limits::HELD_ACKS {
+        let held = HeldAck { id: AckId(self.last), ack, request_id, heard_at, after: Generation::default() };
+        let queue = if bus_up { &mut self.fresh } else { &mut self.after_full_pull };
+        queue.push_back(held);
+        if self.len() <= limits::HELD_ACKS {
             return true;
         }
-        self.held.pop_front();
+        let queues = [&mut self.after_full_pull, &mut self.ready, &mut self.fresh];
+        for queue in queues {
+            if queue.pop_front().is_some() {
+                break;
+            }
+        }
         false
     }
 
     /// The input at hand has issued its view: the acks it promised or readied wait for `newest` and for none after it.
     pub(super) fn settle(&mut self, newest: Generation) {
-        for held in &mut self.held {
-            held.after.get_or_insert(newest);
+        for mut held in self.fresh.drain(..) {
+            held.after = newest;
+            self.ready.push_back(held);
         }
     }
 
     /// The bus dropped: nothing that is not surely out goes before a full pull.
     pub(super) fn bus_lost(&mut self) {
-        for held in &mut self.held {
-            held.state = AckState::AfterFullPull;
-        }
+        self.after_full_pull.extend(core::mem::take(&mut self.sending).into_values());
+        self.after_full_pull.extend(self.paused.drain(..));
+        self.after_full_pull.append(&mut self.ready);
+        self.after_full_pull.append(&mut self.fresh);
     }
 
-    /// A full pull has been applied: what waits, waits for its view. `follows_subscription`: acks that a lost bus held
+    /// A full pull has been applied: what may go, waits for its view. `follows_subscription`: acks that a lost bus held
     /// back may go with it.
     pub(super) fn full_pull_applied(&mut self, follows_subscription: bool) {
-        for held in &mut self.held {
-            if held.state == AckState::AfterFullPull && follows_subscription {
-                held.state = AckState::Ready;
-            }
-            if held.state != AckState::Sending {
-                held.after = None;
-            }
+        if follows_subscription {
+            self.fresh.append(&mut self.after_full_pull);
         }
+        self.fresh.append(&mut self.ready);
     }
 
     /// Drops the acks that nobody waits for any more; how many.
     pub(super) fn expire(&mut self, now: Moment) -> usize {
-        let before = self.held.len();
-        self.held.retain(|held| held.state == AckState::Sending || now.since(held.heard_at) <= ACK_AGE);
-        before - self.held.len()
+        let mut expired = 0;
+        for queue in [&mut self.after_full_pull, &mut self.ready] {
+            while queue.front().is_some_and(|held| held.expired(now)) {
+                queue.pop_front();
+                expired += 1;
+            }
+        }
+        expired
     }
 
-    /// The next ack that may be sent, marked as being sent.
-    pub(super) fn take_ready(&mut self, applied: Generation) -> Option<&mut HeldAck> {
-        let goes = |held: &&mut HeldAck| {
-            held.state == AckState::Ready && held.after.is_some_and(|after| after <= applied)
-        };
-        let held = self.held.iter_mut().find(goes)?;
-        held.state = AckState::Sending;
-        Some(held)
+    /// The next ack whose view is in force. It counts as held no more until [`Self::sending`].
+    pub(super) fn take_ready(&mut self, applied: Generation) -> Option<HeldAck> {
+        self.ready.pop_front_if(|held| held.after <= applied)
     }
 
-    /// The ack is out, or is not worth sending any more; whether it was held.
-    pub(super) fn forget(&mut self, id: AckId) -> bool {
-        let before = self.held.len();
-        self.held.retain(|held| held.id != id);
-        before != self.held.len()
+    /// The ack was handed to the shell.
+    pub(super) fn sending(&mut self, held: HeldAck) {
+        self.sending.insert(held.id, held);
     }
 
-    /// The shell could not publish it: it may be tried again after a pause.
+    /// The ack is out; whether it was being sent.
+    pub(super) fn sent(&mut self, id: AckId) -> bool {
+        self.sending.remove(&id).is_some()
+    }
+
+    /// The shell could not publish it: it may be tried again after a pause. Whether it was being sent.
     pub(super) fn failed(&mut self, id: AckId) -> bool {
-        let held = self.held.iter_mut().find(|held| held.id == id && held.state == AckState::Sending);
-        held.map(|held| held.state = AckState::AfterPause).is_some()
+        let failed = self.sending.remove(&id);
+        let was_sending = failed.is_some();
+        self.paused.extend(failed);
+        was_sending
     }
 
     /// The pause after a failure is over.
     pub(super) fn retry(&mut self) {
-        for held in &mut self.held {
-            if held.state == AckState::AfterPause {
-                held.state = AckState::Ready;
-            }
-        }
+        self.fresh.extend(self.paused.drain(..));
     }
 
+    /// Drops them all; how many.
     pub(super) fn clear(&mut self) -> usize {
-        core::mem::take(&mut self.held).len()
+        let held = self.len();
+        *self = Self { last: self.last, ..Self::default() };
+        held
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        let queued = self.fresh.len() + self.ready.len() + self.after_full_pull.len();
+        queued + self.sending.len() + self.paused.len()
+    }
+}
+
+impl HeldAck {
+    /// Whether the coordinator has stopped waiting for it.
+    pub(super) fn expired(&self, now: Moment) -> bool {
+        now.since(self.heard_at) > ACK_AGE
     }
 }
 
@@ -196,23 +203,28 @@ mod tests {
         let mut acks = Acks::default();
         promise(&mut acks, "m", 0, true);
         assert!(acks.take_ready(Generation(0)).is_none());
-        let id = acks.take_ready(Generation(1)).map(|held| held.id).unwrap();
+        let held = acks.take_ready(Generation(1)).unwrap();
+        let id = held.id;
+        acks.sending(held);
         assert!(acks.take_ready(Generation(1)).is_none());
-        assert!(acks.failed(id));
+        assert!(acks.failed(id) && !acks.failed(id));
+        acks.settle(Generation(1));
         assert!(acks.take_ready(Generation(1)).is_none(), "not before the pause is over");
         acks.retry();
-        assert!(acks.take_ready(Generation(1)).is_some());
-        assert!(acks.forget(id));
-        assert!(!acks.forget(id));
+        acks.settle(Generation(1));
+        let held = acks.take_ready(Generation(1)).unwrap();
+        acks.sending(held);
+        assert!(acks.sent(id) && !acks.sent(id));
+        assert_eq!(acks.len(), 0);
     }
 
     #[test]
     fn after_a_bus_loss_an_ack_waits_for_the_full_pull() {
         let mut acks = Acks::default();
         promise(&mut acks, "m", 0, true);
-        acks.take_ready(Generation(1));
+        let held = acks.take_ready(Generation(1)).unwrap();
+        acks.sending(held);
         acks.bus_lost();
-        assert!(acks.take_ready(Generation(1)).is_none());
         acks.full_pull_applied(false);
         acks.settle(Generation(2));
         assert!(acks.take_ready(Generation(2)).is_none(), "that pull was sent before the subscription");

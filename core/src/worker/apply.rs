@@ -93,13 +93,7 @@ impl Worker {
     }
 
     /// Key notices that this answer settles become acks. Returns whether one needs another answer at once (rule 5).
-    fn answer_notices(
-        &mut self,
-        pull: u64,
-        target: &TargetConfig,
-        refused: &RefusedKeys,
-        heard: &HeardConfig,
-    ) -> bool {
+    fn answer_notices(&mut self, pull: u64, target: &TargetConfig, refused: &RefusedKeys, heard: &HeardConfig) -> bool {
         let mut ask_again = false;
         for (key, notice) in self.notices.take_answered(pull) {
             if heard.removed(&key) {

@@ -151,23 +151,26 @@ impl Worker {
         if !self.bus.up || self.shutdown || self.pulls.early.is_some() {
             return;
         }
-        while let Some(held) = self.acks.take_ready(self.applied) {
+        while let Some(mut held) = self.acks.take_ready(self.applied) {
             if let Ack::Circuits(circuits) = &mut held.ack {
                 // An ack is a promise to serve: not for what a later event or pull took away again.
                 circuits.retain(|received| self.desired.circuits().contains_key(&received.circuit.id));
             }
-            let id = held.id;
             let about = match &held.ack {
+                _ if held.expired(self.now.moment) => Err("expired"),
                 Ack::Circuits(circuits) => match circuits.first() {
-                    Some(first) => format!("{} circuit(s), first {}", circuits.len(), first.circuit.id),
-                    None => {
-                        self.acks.forget(id);
-                        self.outputs.event(Event::AckDropped { why: "gone".into() });
-                        continue;
-                    }
+                    Some(first) => Ok(format!("{} circuit(s), first {}", circuits.len(), first.circuit.id)),
+                    None => Err("gone"),
                 },
-                Ack::Model(model) => format!("model {model}"),
-                Ack::Key(key) => format!("key {key}"),
+                Ack::Model(model) => Ok(format!("model {model}")),
+                Ack::Key(key) => Ok(format!("key {key}")),
+            };
+            let about = match about {
+                Ok(about) => about,
+                Err(why) => {
+                    self.outputs.event(Event::AckDropped { why: why.into() });
+                    continue;
+                }
             };
             let message = encode_ack(
                 &held.ack,
@@ -176,7 +179,8 @@ impl Worker {
                 held.request_id.as_deref(),
                 self.config.event_dialect,
             );
-            self.outputs.command(Command::SendAck(AckTicket { id, about, message }));
+            self.outputs.command(Command::SendAck(AckTicket { id: held.id, about, message }));
+            self.acks.sending(held);
         }
     }
 

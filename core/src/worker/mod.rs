@@ -28,7 +28,7 @@ pub use standing::Standing;
 use core::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::config::worker::{Mode, WorkerConfig};
+use crate::config::worker::WorkerConfig;
 use crate::desired::Desired;
 use crate::seed::{Draws, Seed};
 use crate::serving::{Generation, Serving, ServingSettings};
@@ -85,9 +85,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has not started; its node id comes from `seed`.
+    /// A worker that has not started; its node id comes from `seed`. The mode decides `settings.rules`.
     #[must_use]
     pub fn new(config: WorkerConfig, settings: &ServingSettings, seed: Seed, now: Now) -> Self {
+        let settings = ServingSettings { rules: mode::rules(&config.mode), ..settings.clone() };
         let mut draws = Draws::new(seed);
         let node_id = NodeId(draws.uuid());
         Self {
@@ -109,7 +110,7 @@ impl Worker {
             acks: Acks::default(),
             notices: KeyNotices::default(),
             desired: Desired::new(&config.authority),
-            serving: Serving::new(settings),
+            serving: Serving::new(&settings),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,
@@ -136,7 +137,7 @@ impl Worker {
             Input::CallEnded(ended) => self.call_ended(ended),
             Input::Applied(generation) => self.applied = self.applied.max(generation),
             Input::AckSent(id) => {
-                if self.acks.forget(id) {
+                if self.acks.sent(id) {
                     self.outputs.event(Event::AckSent);
                 }
             }
@@ -183,12 +184,7 @@ impl Worker {
             revision: self.snapshot.revision.clone(),
             leaving: self.shutdown,
             max_staleness: self.config.max_staleness,
-            max_key_staleness: match &self.config.mode {
-                #[cfg(feature = "appproxy-router")]
-                Mode::Router(router) => router.max_key_staleness,
-                #[cfg(feature = "appproxy-legacy")]
-                Mode::Legacy(_) => None,
-            },
+            max_key_staleness: mode::max_key_staleness(&self.config.mode),
             trouble: self.troubles.values().cloned().collect(),
         }
     }
@@ -234,7 +230,7 @@ impl Worker {
     }
 
     fn call_outcome(&mut self, purpose: Purpose, outcome: &CallOutcome) {
-        let label = Self::outcome_label(outcome).into();
+        let label = Self::outcome_label(outcome);
         self.outputs.event(Event::CallEnded { call: purpose.label().into(), outcome: label });
         match purpose {
             Purpose::Register => self.register_ended(outcome),

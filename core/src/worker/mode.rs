@@ -1,10 +1,33 @@
 //! What differs between the two workers, in one place: each function is one dispatch.
 
+use core::time::Duration;
+
 use super::Worker;
 use super::pull::Scope;
 use crate::config::worker::Mode;
+use crate::desired::Rules;
 #[cfg(feature = "appproxy-router")]
 use crate::wire::register::heartbeat_body;
+
+/// The rules by which circuits become backends.
+pub(super) const fn rules(mode: &Mode) -> Rules {
+    match mode {
+        #[cfg(feature = "appproxy-router")]
+        Mode::Router(_) => Rules::Router,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => Rules::StaticOnly,
+    }
+}
+
+/// The bound on how long model API keys may be used without a successful pull.
+pub(super) const fn max_key_staleness(mode: &Mode) -> Option<Duration> {
+    match mode {
+        #[cfg(feature = "appproxy-router")]
+        Mode::Router(router) => router.max_key_staleness,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => None,
+    }
+}
 
 impl Worker {
     /// The legacy worker's heartbeat has no body.

@@ -252,16 +252,18 @@ impl Worker {
 
     pub(super) fn circuits_ended(&mut self, outcome: &CallOutcome) {
         match outcome {
-            CallOutcome::Answered(response) if response.status == 200 => match parse_circuits_answer(&response.body.0) {
-                Ok(answer) => {
-                    self.report_malformed(&answer.malformed);
-                    if let Slot::Flying(flight) = &mut self.pulls.slot {
-                        flight.circuits = Leg::Answered(answer);
+            CallOutcome::Answered(response) if response.status == 200 => {
+                match parse_circuits_answer(&response.body.0) {
+                    Ok(answer) => {
+                        self.report_malformed(&answer.malformed);
+                        if let Slot::Flying(flight) = &mut self.pulls.slot {
+                            flight.circuits = Leg::Answered(answer);
+                        }
+                        self.pull_answered();
                     }
-                    self.pull_answered();
+                    Err(malformed) => self.pull_unreadable(malformed),
                 }
-                Err(malformed) => self.pull_unreadable(malformed),
-            },
+            }
             failed => self.pull_call_failed(Purpose::Circuits, failed),
         }
     }

@@ -11,7 +11,7 @@ fn start() -> Stage {
 /// Sends the periodic pull and answers the heartbeat before it.
 fn periodic(stage: &mut Stage) {
     stage.pass(seconds(15));
-    let beat = stage.calls.iter().position(|call| call.request().method == "PATCH").unwrap();
+    let beat = stage.calls.iter().position(|call| call.request().method == "PATCH").expect("a heartbeat");
     let beat = stage.calls.remove(beat);
     stage.answer(beat, 200, &json!({}));
 }
@@ -130,7 +130,11 @@ fn at_least_every_ten_minutes_the_snapshot_is_asked_for_whole() {
         periodic(&mut stage);
         if stage.paths()[1].ends_with("/router-config") {
             whole.push(stage.now.moment.as_millis());
-            stage.answer_call("/router-config", 200, &snapshot("1", vec![model("m", 1), model("n", 2)], vec![key("k")]));
+            stage.answer_call(
+                "/router-config",
+                200,
+                &snapshot("1", vec![model("m", 1), model("n", 2)], vec![key("k")]),
+            );
         } else {
             stage.answer_call("/router-config", 304, &json!(null));
         }

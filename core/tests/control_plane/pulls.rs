@@ -1,5 +1,7 @@
 //! Pulls that fail, overlap or are half malformed (rule 2, sections 1 and 2).
 
+use appproxy_core::limits;
+use appproxy_core::wire::event::{BusEvent, EventKind};
 use appproxy_core::worker::{Event, Input, TransportFailure};
 use serde_json::json;
 
@@ -177,4 +179,20 @@ fn a_tick_in_time_or_late_or_early_never_doubles_a_pull() {
     stage.input(Input::Tick);
     stage.input(Input::Tick);
     assert_eq!(stage.paths().iter().filter(|path| path.ends_with("/circuits")).count(), 1);
+}
+
+#[test]
+fn what_is_remembered_during_a_pull_is_bounded_and_beyond_it_the_pull_is_asked_anew() {
+    let mut stage = start();
+    stage.pass(seconds(15));
+    let removed = |ids: core::ops::Range<usize>| {
+        let ids = ids.map(|n| format!("d0000000-0000-4000-8000-{n:012}").parse().unwrap()).collect();
+        Input::Bus(BusEvent { request_id: None, kind: EventKind::CircuitsRemoved(ids), malformed: Vec::new() })
+    };
+    stage.input(removed(0..limits::HEARD));
+    assert!(outcomes(&stage).is_empty(), "at the bound");
+    stage.input(removed(limits::HEARD..limits::HEARD + 1));
+    assert_eq!(outcomes(&stage), [("full".to_owned(), "failed".to_owned())], "and one past it");
+    stage.pass(millis(500));
+    assert!(stage.paths().iter().any(|path| path.ends_with("/circuits")), "{:?}", stage.paths());
 }

@@ -15,26 +15,26 @@ use appproxy_core::worker::{
 };
 use serde_json::{Value, json};
 
-pub const AUTHORITY: &str = "authority-1";
-pub const WORKER: &str = "0a0a0a0a-0000-4000-8000-000000000001";
+pub(crate) const AUTHORITY: &str = "authority-1";
+pub(crate) const WORKER: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 
-pub struct Stage {
-    pub worker: Worker,
-    pub now: Now,
-    pub calls: Vec<Call>,
-    pub acks: Vec<AckTicket>,
-    pub events: Vec<Event>,
-    pub subscribes: usize,
-    pub abandoned: Vec<CallId>,
-    pub stopped: bool,
-    pub view: Option<Arc<ServingView>>,
-    pub applies: usize,
-    pub wait: Option<Deadline>,
+pub(crate) struct Stage {
+    pub(crate) worker: Worker,
+    pub(crate) now: Now,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) acks: Vec<AckTicket>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) subscribes: usize,
+    pub(crate) abandoned: Vec<CallId>,
+    pub(crate) stopped: bool,
+    pub(crate) view: Option<Arc<ServingView>>,
+    pub(crate) applies: usize,
+    pub(crate) wait: Option<Deadline>,
     /// Whether `Applied` follows `Apply` by itself.
-    pub confirm_applies: bool,
+    pub(crate) confirm_applies: bool,
 }
 
-pub fn config() -> WorkerConfig {
+pub(crate) fn config() -> WorkerConfig {
     WorkerConfig {
         mode: Mode::Router(RouterMode::default()),
         coordinator_url: "http://127.0.0.1:1".into(),
@@ -58,7 +58,7 @@ pub fn config() -> WorkerConfig {
 }
 
 impl Stage {
-    pub fn new(config: WorkerConfig) -> Self {
+    pub(crate) fn new(config: WorkerConfig) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
         let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(7), now);
         Self {
@@ -78,7 +78,7 @@ impl Stage {
     }
 
     /// Started, subscribed, registered, first pull applied with these circuits and this snapshot.
-    pub fn serving(circuits: Value, snapshot: Value) -> Self {
+    pub(crate) fn serving(circuits: Value, snapshot: Value) -> Self {
         let mut stage = Self::new(config());
         stage.input(Input::Started);
         stage.input(Input::BusUp);
@@ -89,7 +89,7 @@ impl Stage {
         stage
     }
 
-    pub fn input(&mut self, input: Input) {
+    pub(crate) fn input(&mut self, input: Input) {
         self.worker.handle_input(input, self.now);
         self.drain();
     }
@@ -127,7 +127,7 @@ impl Stage {
     }
 
     /// Lets time pass, waking the worker at each of its deadlines.
-    pub fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.moment.after(time);
         while let Some(deadline) = self.wait.filter(|deadline| deadline.at <= end) {
             self.set_moment(deadline.at.max(self.now.moment));
@@ -144,36 +144,36 @@ impl Stage {
 
     /// Takes the one call whose path holds `path`.
     #[track_caller]
-    pub fn take(&mut self, path: &str) -> Call {
+    pub(crate) fn take(&mut self, path: &str) -> Call {
         let at = self.calls.iter().position(|call| call.request().path_and_query.contains(path));
         let at = at.unwrap_or_else(|| panic!("no call to {path} among {:?}", self.paths()));
         self.calls.remove(at)
     }
 
-    pub fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         self.calls.iter().map(|call| format!("{} {}", call.request().method, call.request().path_and_query)).collect()
     }
 
     #[track_caller]
-    pub fn answer_call(&mut self, path: &str, status: u16, body: &Value) {
+    pub(crate) fn answer_call(&mut self, path: &str, status: u16, body: &Value) {
         let call = self.take(path);
         self.answer(call, status, body);
     }
 
-    pub fn answer(&mut self, call: Call, status: u16, body: &Value) {
+    pub(crate) fn answer(&mut self, call: Call, status: u16, body: &Value) {
         let body = if status == 304 { Vec::new() } else { body.to_string().into_bytes() };
         self.input(Input::CallEnded(call.answered(CallResponse { status, body: CallBody(body) })));
     }
 
     #[track_caller]
-    pub fn fail_call(&mut self, path: &str, failure: TransportFailure) {
+    pub(crate) fn fail_call(&mut self, path: &str, failure: TransportFailure) {
         let call = self.take(path);
         self.input(Input::CallEnded(call.failed(failure)));
     }
 
     /// Answers the PUT and the heartbeat that follows.
     #[track_caller]
-    pub fn register(&mut self) {
+    pub(crate) fn register(&mut self) {
         self.answer_call("/api/worker", 200, &json!({"id": WORKER, "accepted_traffics": ["inference"]}));
         let heartbeat = self.calls.iter().position(|call| call.request().method == "PATCH").expect("a heartbeat");
         let heartbeat = self.calls.remove(heartbeat);
@@ -182,7 +182,7 @@ impl Stage {
 
     /// Publishes an event in the payload dialect, as the coordinator does.
     #[track_caller]
-    pub fn event(&mut self, name: &str, fields: &Value) {
+    pub(crate) fn event(&mut self, name: &str, fields: &Value) {
         let mut payload = fields.clone();
         payload["target_worker_authority"] = json!(AUTHORITY);
         let envelope = json!({
@@ -197,7 +197,7 @@ impl Stage {
     }
 
     /// The acks since the last call, in words.
-    pub fn take_acks(&mut self) -> Vec<String> {
+    pub(crate) fn take_acks(&mut self) -> Vec<String> {
         let acks = core::mem::take(&mut self.acks);
         let words = acks.iter().map(|ack| ack.about.clone()).collect();
         for ack in acks {
@@ -206,20 +206,20 @@ impl Stage {
         words
     }
 
-    pub fn serves(&self, model: &str) -> bool {
+    pub(crate) fn serves(&self, model: &str) -> bool {
         self.view.as_ref().is_some_and(|view| view.model(model).is_some())
     }
 
-    pub fn has_key(&self, key: &str) -> bool {
+    pub(crate) fn has_key(&self, key: &str) -> bool {
         self.worker.desired().keys().keys().any(|id| id.as_str() == key)
     }
 
-    pub fn has_circuit(&self, n: u32) -> bool {
+    pub(crate) fn has_circuit(&self, n: u32) -> bool {
         self.worker.desired().circuits().keys().any(|id| id.to_string() == circuit_id(n))
     }
 
     /// The notices with this code since the start of the stage (or since `events` was cleared).
-    pub fn notices(&self, wanted: &str) -> Vec<String> {
+    pub(crate) fn notices(&self, wanted: &str) -> Vec<String> {
         let texts = self.events.iter().filter_map(|event| match event {
             Event::Notice { code, text, .. } if code == wanted => Some(text.clone()),
             _ => None,
@@ -228,16 +228,16 @@ impl Stage {
     }
 }
 
-pub fn circuit_id(n: u32) -> String {
+pub(crate) fn circuit_id(n: u32) -> String {
     format!("c0000000-0000-4000-8000-{n:012}")
 }
 
-pub fn endpoint_id(n: u32) -> String {
+pub(crate) fn endpoint_id(n: u32) -> String {
     format!("e0000000-0000-4000-8000-{n:012}")
 }
 
 /// A whole circuit of endpoint `n` with one replica.
-pub fn circuit(n: u32) -> Value {
+pub(crate) fn circuit(n: u32) -> Value {
     json!({
         "id": circuit_id(n), "app": "", "protocol": "http", "worker": WORKER, "app_mode": "inference",
         "frontend_mode": "router", "envs": {}, "arguments": null, "open_to_public": false,
@@ -251,23 +251,23 @@ pub fn circuit(n: u32) -> Value {
     })
 }
 
-pub fn model(name: &str, endpoint: u32) -> Value {
+pub(crate) fn model(name: &str, endpoint: u32) -> Value {
     json!({"model": name, "mappings": [{"endpoint_id": endpoint_id(endpoint), "ratio": 1.0}]})
 }
 
-pub fn key(id: &str) -> Value {
+pub(crate) fn key(id: &str) -> Value {
     let hash: String = id.bytes().cycle().take(32).map(|byte| format!("{byte:02x}")).collect();
     json!({"key_id": id, "token_hash": hash, "allowed_models": []})
 }
 
-pub fn snapshot(revision: &str, models: Vec<Value>, keys: Vec<Value>) -> Value {
+pub(crate) fn snapshot(revision: &str, models: Vec<Value>, keys: Vec<Value>) -> Value {
     json!({"revision": revision, "models": models, "api_keys": keys})
 }
 
-pub const fn seconds(n: u64) -> Duration {
+pub(crate) const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-pub const fn millis(n: u64) -> Duration {
+pub(crate) const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }

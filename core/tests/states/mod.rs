@@ -1,6 +1,6 @@
 //! Small desired states, written short.
 
-#![allow(dead_code, reason = "every test takes what it needs")]
+#![allow(dead_code, unreachable_pub, reason = "every test takes what it needs")]
 
 use std::sync::Arc;
 
