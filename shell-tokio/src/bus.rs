@@ -1,4 +1,4 @@
-//! The event bus: one subscription that is drained always, one connection for acks (worker-protocol 3).
+//! The event bus: a subscription that is drained always (worker-protocol 3).
 //!
 //! Nothing here reconnects a subscription by itself: its end is told, and the core decides when to subscribe again.
 
@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::wire::envelope::{self, CHANNEL};
 use appproxy_core::wire::event::Decoded;
-use appproxy_core::worker::{AckTicket, Input};
+use appproxy_core::worker::Input;
 use futures_util::{Stream, StreamExt};
-use redis::aio::{MultiplexedConnection, PubSubSink};
-use redis::{AsyncConnectionConfig, Client, Msg, TlsCertificates};
+use redis::aio::PubSubSink;
+use redis::{Client, Msg, TlsCertificates};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::tls;
 
@@ -25,22 +25,16 @@ const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(5);
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// ... and is dead when it gives none within this time.
 const PING_WITHIN: Duration = Duration::from_secs(5);
-/// One PUBLISH, or connecting for it.
-const PUBLISH_WITHIN: Duration = Duration::from_secs(3);
 /// Messages taken off the bus and not yet taken in by the core. Beyond: the bus counts as lost, and the pull after the
 /// next subscription brings what was missed.
 const QUEUED_MESSAGES: usize = 4096;
 /// Their bytes. Beyond: likewise.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// An ack that waited longer than this for its connection has failed: the coordinator gives up after 15 s.
-const ACK_WAITS: Duration = Duration::from_secs(8);
-/// Acks waiting for their connection. Beyond: that ack has failed.
-const QUEUED_ACKS: usize = 1024;
 
 /// The address of the bus and the authority whose events we want.
 #[derive(Clone)]
 pub(crate) struct Bus {
-    client: Client,
+    pub(crate) client: Client,
     authority: Arc<str>,
 }
 
@@ -72,14 +66,6 @@ impl Bus {
             drop(feed);
         });
         Subscription { receiver, queued, why, task }
-    }
-
-    /// Starts the task that publishes acks, one after the other.
-    pub(crate) fn publisher(&self) -> Publisher {
-        let (tickets, queue) = mpsc::channel(QUEUED_ACKS);
-        let (done, results) = mpsc::channel(QUEUED_ACKS);
-        let task = tokio::spawn(publish_all(self.client.clone(), queue, done));
-        Publisher { tickets, results, task }
     }
 }
 
@@ -182,81 +168,9 @@ async fn stay_alive(mut sink: PubSubSink) -> String {
 }
 
 /// A redis error without what it may quote (addresses, commands).
-fn explain(error: &redis::RedisError) -> String {
+pub(crate) fn explain(error: &redis::RedisError) -> String {
     match error.code() {
         Some(code) => format!("{} ({code})", error.category()),
         None => error.category().to_owned(),
-    }
-}
-
-/// The sending side of the bus.
-pub(crate) struct Publisher {
-    tickets: mpsc::Sender<(Instant, AckTicket)>,
-    results: mpsc::Receiver<Input>,
-    task: JoinHandle<()>,
-}
-
-impl Publisher {
-    /// Queues an ack; when there is no room it has failed at once.
-    pub(crate) fn publish(&self, ticket: AckTicket) -> Option<Input> {
-        let id = ticket.id;
-        self.tickets.try_send((Instant::now(), ticket)).err().map(|_| Input::AckFailed(id))
-    }
-
-    /// The next result.
-    pub(crate) async fn next(&mut self) -> Option<Input> {
-        self.results.recv().await
-    }
-}
-
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn publish_all(client: Client, mut queue: mpsc::Receiver<(Instant, AckTicket)>, done: mpsc::Sender<Input>) {
-    let mut connection = None;
-    while let Some((since, ticket)) = queue.recv().await {
-        // A connection that stood idle may have died unseen: the second try is on a fresh one. An ack that arrives
-        // twice is harmless, one that does not arrive costs the coordinator 15 s.
-        let sent = since.elapsed() < ACK_WAITS
-            && (publish(&client, &mut connection, &ticket).await || publish(&client, &mut connection, &ticket).await);
-        let result = if sent { Input::AckSent(ticket.id) } else { Input::AckFailed(ticket.id) };
-        if done.send(result).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn publish(client: &Client, connection: &mut Option<MultiplexedConnection>, ticket: &AckTicket) -> bool {
-    let mut live = match connection.take() {
-        Some(live) => live,
-        None => {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(PUBLISH_WITHIN))
-                .set_response_timeout(Some(PUBLISH_WITHIN));
-            let connect = client.get_multiplexed_async_connection_with_config(&config);
-            match timeout(PUBLISH_WITHIN, connect).await {
-                Ok(Ok(fresh)) => fresh,
-                Ok(Err(error)) => {
-                    tracing::warn!(ack = %ticket.about, "the bus refuses our connection for acks: {}", explain(&error));
-                    return false;
-                }
-                Err(_) => return false,
-            }
-        }
-    };
-    let sent: Result<i64, _> =
-        redis::cmd("PUBLISH").arg(CHANNEL).arg(ticket.message.as_slice()).query_async(&mut live).await;
-    match sent {
-        Ok(_) => {
-            *connection = Some(live);
-            true
-        }
-        Err(error) => {
-            tracing::debug!(ack = %ticket.about, "an ack was not published: {}", explain(&error));
-            false
-        }
     }
 }

@@ -9,10 +9,11 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep_until;
 
-use crate::bus::{Bus, Publisher, Subscription};
+use crate::bus::{Bus, Subscription};
 use crate::coordinator::Coordinator;
 use crate::node::Node;
 use crate::observe::Observer;
+use crate::publish::Publisher;
 
 /// The core's worker and everything that waits for it.
 pub(crate) struct Control {
@@ -41,7 +42,7 @@ impl Control {
         bus: Option<Bus>,
         orders: mpsc::Receiver<Input>,
     ) -> Self {
-        let publisher = bus.as_ref().map(Bus::publisher);
+        let publisher = bus.as_ref().map(Publisher::start);
         Self {
             worker,
             node,

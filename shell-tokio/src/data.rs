@@ -7,23 +7,40 @@ use appproxy_core::exchange::{Answer, Attempt, Connection, Gate, Gated, Outcome}
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use http::{Request, Response};
+use futures_util::FutureExt;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
 
-use crate::body::{Relay, collect};
+use crate::body::collect;
 use crate::node::Node;
 use crate::observe::AccessLine;
+use crate::relay::Relay;
 
 /// The data plane's router: every path is the core's to judge.
 pub(crate) fn router(node: Arc<Node>) -> Router {
     Router::new().fallback(handle).with_state(node)
 }
 
+const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
+
 async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
     let in_flight = InFlight::count(&node);
-    match exchange(&node, request, in_flight).await {
-        Ok(response) => response,
-        Err(answer) => own_answer(&node, *answer),
+    // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
+    // are held for single calls.
+    let exchange = AssertUnwindSafe(exchange(&node, request, in_flight)).catch_unwind();
+    match exchange.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(answer)) => own_answer(&node, *answer),
+        Err(_) => {
+            tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
+            node.metrics.refused("internal");
+            let mut response = Response::new(Body::from(INTERNAL));
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
     }
 }
 

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
-//! | `bus` | Redis |
+//! | `bus`, `publish` | Redis |
 //! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `upstream` | one request: the client's body, a replica's answer, the client taking it |
+//! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `metrics`, `observe`, `logs` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo` | the commands |
@@ -27,6 +27,8 @@ mod metrics;
 mod node;
 mod observe;
 mod pace;
+mod publish;
+mod relay;
 pub mod run;
 mod shutdown;
 pub mod stage;

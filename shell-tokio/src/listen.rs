@@ -30,6 +30,8 @@ use crate::shutdown::Phases;
 
 /// How long a connection beyond `server.max_connections` waits for a place.
 const WAIT_FOR_PLACE: Duration = Duration::from_secs(2);
+/// Time for a stream that is cut to say so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A pause after an accept that failed for want of file descriptors: the next one would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -167,6 +169,12 @@ impl Plane {
         self.connections.wait().await;
     }
 
+    /// Resolves a moment after running requests are cut: their streams say so themselves before they end.
+    async fn cut_off(&self) {
+        self.phases.cutting.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+
     async fn converse<S>(self, mut stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -195,7 +203,7 @@ impl Plane {
         }
         tokio::select! {
             ended = connection => drop(ended),
-            () = self.phases.cutting.cancelled() => {}
+            () = self.cut_off() => {}
         }
     }
 }

@@ -16,7 +16,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     let path = check::find(config)?;
     let loaded = check::load(&path)?;
     let logging = &loaded.config.logging;
-    logs::start(level(logging.level), logging.format == LogFormat::Json).map_err(Failed::config)?;
+    logs::start(&filter(logging.level), logging.format == LogFormat::Json).map_err(Failed::config)?;
     tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -26,8 +26,11 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     }
     runtime()?.block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
-        let running = Running::start(loaded.config).await?;
-        let signal = signals.next().await;
+        let mut running = Running::start(loaded.config).await?;
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            failed = running.broken() => return Err(failed),
+        };
         tracing::info!(signal, "stopping");
         tokio::select! {
             () = running.stop() => Ok(()),
@@ -36,13 +39,18 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     })
 }
 
-const fn level(level: LogLevel) -> &'static str {
-    match level {
+/// The libraries' own debug lines may quote what passes through them: they stay out.
+fn filter(level: LogLevel) -> String {
+    let level = match level {
         LogLevel::Off => "off",
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
+    };
+    match level {
+        "debug" | "trace" => format!("info,appproxy_shell_tokio={level}"),
+        _ => level.to_owned(),
     }
 }

@@ -119,6 +119,15 @@ impl Running {
         self.node.ready()
     }
 
+    /// Resolves when the control plane has ended without being asked to, which only a fault of ours can bring about: what
+    /// is served would never change again, so the process had better end and be started anew.
+    pub async fn broken(&mut self) -> Failed {
+        let Some(control) = &mut self.control else { return core::future::pending().await };
+        let ended = control.await;
+        self.control = None;
+        Failed::run(format!("the control plane ended unexpectedly ({ended:?}); please report it"))
+    }
+
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
     pub async fn stop(mut self) {
         let server = &self.config.server;

@@ -1,5 +1,6 @@
 //! The part of the configuration that exchanges depend on.
 
+use super::cors::AllowedOrigins;
 use super::operator_keys::{OperatorKey, OperatorKeys};
 use super::rules::{ExchangeRules, KeyGate, RewriteModel};
 use crate::access::address::TrustedProxies;
@@ -24,6 +25,7 @@ impl From<&Config> for ExchangeRules {
                 routing::RewriteModel::Never => RewriteModel::Never,
             },
             forward_credentials: routing.forward_credentials,
+            allowed_origins: AllowedOrigins::new(server.cors_allowed_origins.iter().map(String::as_str)),
             max_body_size: server.max_body_size,
             max_retries: request.max_retries,
             connect_timeout: request.connect_timeout,

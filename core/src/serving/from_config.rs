@@ -87,8 +87,11 @@ mod tests {
         };
         let made = static_backend(&backend);
         assert_eq!((made.tls, &*made.host, made.port, &*made.base_path), (true, "2001:db8::1", 443, "/api/v1"));
-        let models: Vec<(&str, Vec<&str>)> =
-            made.models.iter().map(|model| (&*model.name, model.aliases.iter().map(|alias| &**alias).collect())).collect();
+        let models: Vec<(&str, Vec<&str>)> = made
+            .models
+            .iter()
+            .map(|model| (&*model.name, model.aliases.iter().map(|alias| &**alias).collect()))
+            .collect();
         assert_eq!(models, [("m", vec!["short"]), ("n", vec![])]);
         backend.url = "http://replica:8000".to_owned();
         let made = static_backend(&backend);

@@ -3,6 +3,7 @@
 mod script;
 mod switches;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use appproxy_core::exchange::token_hash;
 use appproxy_core::secret::Secret;
 use appproxy_fixtures::coordinator::{Faults, Settings};
 use serde_json::json;
+use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
 use crate::shutdown::Signals;
@@ -83,6 +85,7 @@ impl Demo {
         let switches =
             Switches::start(Arc::new(Mutex::new(replicas))).await.map_err(|error| failed("switches", error))?;
 
+        let port = if port == 0 { free_port().await.map_err(|error| failed("a free port", error))? } else { port };
         let text = configuration(port, &coordinator, bus_url.as_deref());
         let loaded = config::load(&text, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
         let running = Running::start(loaded.config).await.map_err(|failed| Failed {
@@ -106,6 +109,11 @@ impl Demo {
         };
         Ok(Self { running, script, _switches: switches, _coordinator: coordinator, _bus: bus })
     }
+}
+
+/// The coordinator is told the port, so it cannot be left to the listener.
+async fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port())
 }
 
 /// Circuits, a publication and a key, through the coordinator's own API.
