@@ -13,9 +13,9 @@ use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 
+use crate::access_line::AccessLine;
 use crate::body::collect;
 use crate::node::Node;
-use crate::observe::AccessLine;
 use crate::relay::Relay;
 
 /// The data plane's router: every path is the core's to judge.

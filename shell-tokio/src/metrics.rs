@@ -221,30 +221,6 @@ impl Metrics {
         self.cut.get_or_create(&By { by: by.to_owned() }).inc();
     }
 
-    pub(crate) fn event(&self, event: &str, outcome: &str) {
-        self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn malformed(&self, kind: &str) {
-        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc();
-    }
-
-    pub(crate) fn pull(&self, scope: &str, outcome: &str) {
-        self.pulls.get_or_create(&PullLabels { scope: scope.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn call(&self, call: &str, outcome: &str) {
-        self.calls.get_or_create(&CallLabels { call: call.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn notice(&self, code: &str) {
-        self.notices.get_or_create(&Code { code: code.to_owned() }).inc();
-    }
-
-    pub(crate) fn ack(&self, outcome: &str) {
-        self.acks.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
-    }
-
     /// The whole export, in OpenMetrics text.
     pub(crate) fn export(&self, levels: Levels) -> String {
         let mut registry = Registry::default();
@@ -284,6 +260,34 @@ impl Metrics {
     }
 }
 
+/// What only the control plane counts.
+#[cfg(feature = "appproxy-common")]
+impl Metrics {
+    pub(crate) fn event(&self, event: &str, outcome: &str) {
+        self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn malformed(&self, kind: &str) {
+        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc();
+    }
+
+    pub(crate) fn pull(&self, scope: &str, outcome: &str) {
+        self.pulls.get_or_create(&PullLabels { scope: scope.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn call(&self, call: &str, outcome: &str) {
+        self.calls.get_or_create(&CallLabels { call: call.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn notice(&self, code: &str) {
+        self.notices.get_or_create(&Code { code: code.to_owned() }).inc();
+    }
+
+    pub(crate) fn ack(&self, outcome: &str) {
+        self.acks.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
+    }
+}
+
 fn add(registry: &mut Registry, row: Row, metric: impl Metric) {
     registry.register(row.name, row.help, metric);
 }
@@ -304,6 +308,7 @@ fn fraction(value: f64) -> Gauge<f64, AtomicU64> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "appproxy-common")]
     #[test]
     fn the_table_is_what_is_exported() {
         let metrics = Metrics::default();
