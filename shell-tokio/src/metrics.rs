@@ -197,22 +197,6 @@ impl Metrics {
         self.first_byte.get_or_create(&ModelLabel { model: Name(model) }).observe(took.as_secs_f64());
     }
 
-    /// Drops the series of backends and names that are gone.
-    pub(crate) fn forget(&self, backends: &[Arc<str>], names: impl Iterator<Item = Arc<str>>) {
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        for backend in backends {
-            for labels in series.remove(&Name(backend.clone())).unwrap_or_default() {
-                self.requests.remove(&labels);
-            }
-        }
-        drop(series);
-        for model in names {
-            let label = ModelLabel { model: Name(model) };
-            self.first_byte.remove(&label);
-            self.duration.remove(&label);
-        }
-    }
-
     pub(crate) fn refused(&self, reason: &str) {
         self.refusals.get_or_create(&Reason { reason: reason.to_owned() }).inc();
     }
@@ -263,6 +247,22 @@ impl Metrics {
 /// What only the control plane counts.
 #[cfg(feature = "appproxy-common")]
 impl Metrics {
+    /// Drops the series of backends and names that are gone.
+    pub(crate) fn forget(&self, backends: &[Arc<str>], names: impl Iterator<Item = Arc<str>>) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        for backend in backends {
+            for labels in series.remove(&Name(backend.clone())).unwrap_or_default() {
+                self.requests.remove(&labels);
+            }
+        }
+        drop(series);
+        for model in names {
+            let label = ModelLabel { model: Name(model) };
+            self.first_byte.remove(&label);
+            self.duration.remove(&label);
+        }
+    }
+
     pub(crate) fn event(&self, event: &str, outcome: &str) {
         self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
     }
@@ -333,6 +333,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
+    #[cfg(feature = "appproxy-common")]
     #[test]
     fn series_go_with_what_they_name() {
         let metrics = Metrics::default();

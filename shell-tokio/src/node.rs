@@ -8,7 +8,9 @@ use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::exchange::{self, Control, ExchangeRules};
 use appproxy_core::seed::Draws;
-use appproxy_core::serving::{ChangeSet, ServingView};
+#[cfg(feature = "appproxy-common")]
+use appproxy_core::serving::ChangeSet;
+use appproxy_core::serving::ServingView;
 use arc_swap::ArcSwap;
 
 use crate::clock::Clock;
@@ -67,6 +69,7 @@ impl Node {
     }
 
     /// Puts a view in force: one pointer.
+    #[cfg(feature = "appproxy-common")]
     pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
         self.view.store(view.clone());
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
