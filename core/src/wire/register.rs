@@ -27,7 +27,6 @@ pub const ACCEPTED_TRAFFICS: [&str; 1] = ["inference"];
 pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
     let _ = node_id; // The wildcard body names no node.
     match config.mode {
-        #[cfg(feature = "appproxy-router")]
         crate::config::worker::Mode::Router(_) => to_json(&RouterBody {
             authority: &config.authority,
             frontend_mode: "router",
@@ -46,7 +45,6 @@ pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
             wildcard_traffic_port: (),
             traefik_last_used_marker_path: (),
         }),
-        #[cfg(feature = "appproxy-legacy")]
         crate::config::worker::Mode::Legacy(ref legacy) => to_json(&WildcardBody {
             authority: &config.authority,
             frontend_mode: "wildcard",
@@ -66,7 +64,6 @@ pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
 }
 
 /// Worker-protocol 1.2, in its order; the units are nulls that are sent.
-#[cfg(feature = "appproxy-router")]
 #[derive(Serialize)]
 struct RouterBody<'a> {
     authority: &'a str,
@@ -88,7 +85,6 @@ struct RouterBody<'a> {
 }
 
 /// Worker-protocol 1.1, in its order.
-#[cfg(feature = "appproxy-legacy")]
 #[derive(Serialize)]
 struct WildcardBody<'a> {
     authority: &'a str,
