@@ -94,7 +94,7 @@ impl Serving {
             }
         }
         for model in &touched.publications {
-            let report = desired.publications().get(model).and_then(publication_report);
+            let report = desired.publications().get(model).and_then(|one| publication_report(one));
             self.reports.set(Subject::Publication(model.clone()), report);
         }
         self.refresh_names(&mut next, &mut changes, desired, names);
