@@ -26,6 +26,8 @@ pub struct Desired {
     publications_of: BTreeMap<EndpointId, Vec<Arc<Publication>>>,
     /// Looked up for every name of a touched endpoint: a search in a tree of texts costs a cache miss for each text.
     claims: TrieMap<Arc<str>, Vec<Arc<Publication>>>,
+    /// Names with more than one claimant: few, so that to ask is cheap.
+    contested: BTreeSet<Arc<str>>,
     digest: StateDigest,
     touched: Touched,
 }
@@ -43,6 +45,7 @@ impl Desired {
             circuits_of: BTreeMap::new(),
             publications_of: BTreeMap::new(),
             claims: TrieMap::default(),
+            contested: BTreeSet::new(),
             digest: StateDigest::default(),
             touched: Touched::default(),
         }
@@ -107,6 +110,9 @@ impl Desired {
         for name in publication.names() {
             let mut claimants = self.claims.get(&**name).cloned().unwrap_or_default();
             join(&mut claimants, &publication);
+            if claimants.len() > 1 {
+                self.contested.insert(name.clone());
+            }
             self.claims.put::<str>(name.clone(), claimants);
         }
         self.publications.insert(publication.model.clone(), publication);
@@ -129,6 +135,9 @@ impl Desired {
         for name in old.names() {
             let others = self.claims.get(&**name).into_iter().flatten().filter(|one| one.model != old.model);
             let others: Vec<_> = others.cloned().collect();
+            if others.len() < 2 {
+                self.contested.remove(name);
+            }
             if others.is_empty() {
                 self.claims.take(&**name);
             } else {
@@ -250,6 +259,12 @@ impl Desired {
     /// The publications that claim a name, primary or alias, by primary name.
     pub fn claims(&self, name: &str) -> impl Iterator<Item = &Publication> {
         self.claims.get(name).into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    /// Whether several publications claim a name.
+    #[must_use]
+    pub fn contested(&self, name: &str) -> bool {
+        self.contested.contains(name)
     }
 
     /// Every published name, primaries and aliases, sorted.
