@@ -90,7 +90,7 @@ fn a_second_model_part_and_broken_bodies_are_refused() {
 #[test]
 fn parts_are_bounded() {
     let many: Vec<String> =
-        (0..PARTS - 1).map(|_| part("name=\"a\"", "1")).chain([part("name=\"model\"", "m")]).collect();
+        (0..MULTIPART_PARTS - 1).map(|_| part("name=\"a\"", "1")).chain([part("name=\"model\"", "m")]).collect();
     assert!(peek(&body(&many), "XX").is_ok());
     let more = [many, vec![part("name=\"a\"", "1")]].concat();
     assert_eq!(code(&body(&more)), Code::InvalidRequest);
