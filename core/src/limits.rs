@@ -45,3 +45,9 @@ pub const MULTIPART_BOUNDARY_BYTES: usize = 70;
 
 /// Parts of one multipart body. Beyond: 400 `invalid_request`.
 pub const MULTIPART_PARTS: usize = 1000;
+
+/// Characters of a configured value that a message may show. Beyond: nothing of it is, since secrets are longer.
+pub const QUOTED_VALUE_CHARS: usize = 20;
+
+/// Characters of a configured key that a message shows. Beyond: cut.
+pub const SHOWN_KEY_CHARS: usize = 64;

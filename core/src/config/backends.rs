@@ -48,7 +48,7 @@ pub struct StaticBackend {
     pub weight: u32,
     /// The names it serves, aliases included, none twice.
     pub models: Vec<Arc<str>>,
-    /// For each alias the name that the backend itself knows.
+    /// For each alias the name that the backend itself knows; no alias is such a name.
     pub aliases: Vec<(Arc<str>, Arc<str>)>,
     /// Its part in disaggregated serving.
     pub role: Option<BackendRole>,
@@ -149,25 +149,29 @@ fn read_models(reader: &mut Reader<'_>, item: &Section<'_>) -> Names {
             add(&mut models, &name.into());
         }
     }
-    for config in reader.items(item, "model_configs") {
-        let id = reader.value(&config, "id", forms::text);
-        let id = reader.required(&config, "id", id, "name the model that these settings are for");
-        let further = reader.list(&config, "aliases").unwrap_or_default();
-        reader.finish(&config);
+    let configs = reader.items(item, "model_configs");
+    let mut further = Vec::new();
+    for config in &configs {
+        let id = reader.value(config, "id", forms::text);
+        let id = reader.required(config, "id", id, "name the model that these settings are for");
+        let names = reader.list(config, "aliases").unwrap_or_default();
+        reader.finish(config);
         let Some(id) = id.map(Arc::<str>::from) else { continue };
         add(&mut models, &id);
-        for scalar in further {
+        further.push((id, names));
+    }
+    let ids: Vec<_> = further.iter().map(|(id, _)| Arc::clone(id)).collect();
+    for (id, names) in further {
+        for scalar in names {
             let Some(alias) = reader.formed(&scalar, forms::text).map(Arc::<str>::from) else { continue };
-            match aliases.iter().find(|(earlier, _)| *earlier == alias) {
-                Some((_, other)) if *other != id => {
-                    let wrong = format!("{} already stands for another model of this backend", scalar.quoted());
-                    reader.problem(scalar.at, scalar.key, wrong, "give it to one of them");
-                }
-                Some(_) => {}
-                None => {
-                    add(&mut models, &alias);
-                    aliases.push((alias, Arc::clone(&id)));
-                }
+            let taken =
+                ids.contains(&alias) || aliases.iter().any(|(earlier, other)| *earlier == alias && *other != id);
+            if taken {
+                let wrong = format!("{} already stands for a model of this backend", scalar.quoted());
+                reader.problem(scalar.at, scalar.key, wrong, "let each name stand for one model");
+            } else if !aliases.iter().any(|(earlier, _)| *earlier == alias) {
+                add(&mut models, &alias);
+                aliases.push((alias, Arc::clone(&id)));
             }
         }
     }

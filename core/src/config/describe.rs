@@ -7,8 +7,10 @@ use super::api_keys::{self, OperatorKey};
 use super::backends::{self, StaticBackend};
 use super::routing::{self, Routing};
 use super::server::Server;
-use super::worker::{Mode, WorkerConfig};
-use super::{Config, addresses, logging, worker_section};
+use super::worker::WorkerConfig;
+use super::{Config, logging};
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use super::{addresses, worker_section};
 
 /// What stands in for a secret.
 const HIDDEN: &str = "\"***\"";
@@ -71,7 +73,16 @@ pub fn describe(config: &Config) -> String {
     page.text
 }
 
+/// Without either worker built in there is no mode, so no such configuration.
+#[cfg(not(any(feature = "appproxy-router", feature = "appproxy-legacy")))]
+fn describe_worker(_page: &mut Page, worker: &WorkerConfig) {
+    match worker.mode {}
+}
+
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 fn describe_worker(page: &mut Page, worker: &WorkerConfig) {
+    use super::worker::Mode;
+
     let traffic_key = match &worker.mode {
         #[cfg(feature = "appproxy-router")]
         Mode::Router(router) => {

@@ -23,14 +23,15 @@ const PENDING: &[(&str, When, &str)] = &[
     ("health_checks", When::Given, "replicas are not probed yet; all count as healthy"),
     ("journal.file", When::Given, "nothing is recorded yet"),
     ("passive", When::Given, "replicas are not quarantined yet"),
-    ("request.max_retries", When::Given, "one further candidate is tried, after a failed connect only"),
-    ("request.retry_buffer", When::Given, "one further candidate is tried, after a failed connect only"),
+    ("request.max_retries", When::Given, "further candidates are tried after a failed connect only"),
+    ("request.retry_buffer", When::Given, "further candidates are tried after a failed connect only"),
     ("routing.affinity_header", When::Given, "clients are not kept with a replica yet"),
     ("routing.max_in_flight", When::Given, "requests to a replica are not bounded yet"),
     ("routing.queue_timeout", When::Given, "requests do not queue yet"),
     ("routing.selection_strategy", When::Not("weighted"), "`weighted` is used until the other strategies are built"),
     ("selection_strategy", When::Not("weighted"), "`weighted` is used until the other strategies are built"),
-    ("server.tls", When::Given, "listeners have no TLS yet"),
+    ("server.cors", When::Given, "pre-flights are not answered yet"),
+    ("server.tls", When::Given, "listeners have no TLS yet: what clients send, keys included, is not encrypted"),
 ];
 
 /// Why this key with this value has no effect yet; `None` when it has.

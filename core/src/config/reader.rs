@@ -9,6 +9,7 @@ use super::suggest;
 use super::tree::{Entry, Node, Value};
 use super::variables::{self, Unset};
 use super::{foreign, pending};
+use crate::limits;
 use crate::secret::Secret;
 
 /// What is gathered while a file is read.
@@ -49,7 +50,7 @@ impl<'t> Section<'t> {
 
     /// The whole key of `name` in here, as messages write it.
     pub(super) fn key(&self, name: &str) -> String {
-        joined(&self.path, name)
+        joined(&self.path, &printable(name))
     }
 
     /// Where `name` stands, or this section when it is not given.
@@ -68,12 +69,13 @@ impl<'t> Section<'t> {
 }
 
 impl Scalar {
-    /// The text for a message, or a stand-in.
+    /// The text for a message, or a stand-in. A long text is never shown, not even in part: it may be a secret in the
+    /// wrong place, and the message has line and column.
     pub(super) fn quoted(&self) -> String {
-        if self.quotable {
-            format!("{:?}", self.text.chars().take(60).collect::<String>())
-        } else {
-            "the value of the variable".to_owned()
+        match () {
+            () if !self.quotable => "the value of the variable".to_owned(),
+            () if self.text.chars().count() > limits::QUOTED_VALUE_CHARS => "the value".to_owned(),
+            () => format!("{:?}", self.text),
         }
     }
 }
@@ -133,7 +135,7 @@ impl<'e> Reader<'e> {
         let path = parent.key(name);
         let entries = self.mapping(&entry.node, &path).unwrap_or(&[]);
         self.duplicates(entries, &path);
-        entries.iter().map(|entry| (entry, joined(&path, &entry.key))).collect()
+        entries.iter().map(|entry| (entry, joined(&path, &printable(&entry.key)))).collect()
     }
 
     /// The entries of `node`; none of an empty one, `None` when it is something else, which is noted.
@@ -326,7 +328,7 @@ impl<'e> Reader<'e> {
             let earlier = entries.iter().take(index).find(|earlier| earlier.key == entry.key);
             if let Some(earlier) = earlier {
                 let wrong = format!("given twice, first on line {}", earlier.at.line);
-                let key = if may_be_a_value(entry) { path.to_owned() } else { joined(path, &entry.key) };
+                let key = if may_be_a_value(entry) { path.to_owned() } else { joined(path, &printable(&entry.key)) };
                 self.problem(entry.at, key, wrong, "keep one of them");
             }
         }
@@ -339,6 +341,15 @@ impl<'e> Reader<'e> {
 
 fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// A key of the file as messages write it: on one line, and not at any length.
+fn printable(key: &str) -> String {
+    let mut shown: String = key.chars().take(limits::SHOWN_KEY_CHARS).flat_map(char::escape_debug).collect();
+    if key.chars().nth(limits::SHOWN_KEY_CHARS).is_some() {
+        shown.push_str("..");
+    }
+    shown
 }
 
 /// Whether a key without a value looks like a value without a key. Names are lower-case words; secrets rarely are.

@@ -56,7 +56,7 @@ pub struct Routing {
     pub weights: Weights,
     /// Whether names are rewritten.
     pub rewrite_model: RewriteModel,
-    /// Whether the client's credential goes on to the replica; legacy mode only.
+    /// Whether the client's credential goes on to the replica; never without the legacy worker.
     pub forward_credentials: bool,
     /// Request header that keeps a client with its replica; lower-case.
     pub affinity_header: Option<String>,
@@ -122,16 +122,17 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>, legacy: bool) ->
             "keep one of them",
         );
     }
+    let forward = reader.value(&section, "forward_credentials", forms::boolean).unwrap_or(false);
     let routing = Routing {
         strategy: inside.or(outside).unwrap_or_default(),
         weights: reader.choice(&section, "weights", WEIGHTS).unwrap_or_default(),
         rewrite_model: reader.choice(&section, "rewrite_model", REWRITES).unwrap_or_default(),
-        forward_credentials: reader.value(&section, "forward_credentials", forms::boolean).unwrap_or(false),
+        forward_credentials: forward && legacy,
         affinity_header: reader.value(&section, "affinity_header", forms::header),
         max_in_flight: reader.value(&section, "max_in_flight", forms::positive),
         queue_timeout: reader.value(&section, "queue_timeout", forms::duration).unwrap_or_default(),
     };
-    if routing.forward_credentials && !legacy {
+    if forward && !legacy {
         let text = "has no effect without an enabled `appproxy` section: keys of this worker never reach a replica";
         reader.warn(section.place("forward_credentials"), section.key("forward_credentials"), text);
     }

@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
             max_events: 100_000,
             max_nodes: 50_000,
             max_depth: 16,
-            max_documents: 1,
+            max_documents: 2,
             max_aliases: 1_000,
             max_anchors: 1_000,
             max_merge_keys: 1_000,
@@ -65,7 +65,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     };
     let raw: Option<Spanned<Raw>> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| refusal(&error, text))?;
-    Ok(raw.map_or(Node { at: Position::default(), value: Value::Null }, |raw| settle(raw, text)))
+    Ok(raw.map_or_else(|| Node { at: Position::default(), value: Value::Null }, |raw| settle(raw, text)))
 }
 
 /// A value as the parser gives it; scalars that it took for something else than text are read again from the file.
@@ -181,6 +181,7 @@ fn position(at: Location) -> Position {
     Position { line: at.line(), column: at.column() }
 }
 
+/// The parser's own words are kept only when they quote nothing of the file.
 fn refusal(error: &serde_saphyr::Error, text: &str) -> Problem {
     use serde_saphyr::Error;
     let error = error.without_snippet();
@@ -202,6 +203,10 @@ fn refusal(error: &serde_saphyr::Error, text: &str) -> Problem {
         Error::AliasError { error, .. } if !matches!(**error, Error::AliasError { .. }) => {
             let inner = refusal(error, text);
             return if at.line > 0 { Problem { at, ..inner } } else { inner };
+        }
+        // Only keys are read as text, so only a key can be the wrong thing.
+        Error::NullIntoString { .. } | Error::Unexpected { expected: "string scalar", .. } => {
+            ("a key that is empty or no plain text".to_owned(), "every line of a section is `key: value`")
         }
         Error::ExternalMessage { msg, .. } if quotes_nothing_of(text, msg) => {
             (format!("not valid YAML ({msg})"), "check indentation, quotes and colons at and just before this place")

@@ -20,6 +20,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("- a\n", "line 1, column 1: not a configuration; write sections"),
     ("server: 5", "line 1, column 9: server: not a section; write its keys"),
     ("{sk-1234: }", "line 1, column 2: a word without a value (not shown"),
+    ("\"a\\nb\": 1", "line 1, column 1: a\\nb: unknown key; known here"),
     ("{hostname: }", "hostname: unknown key; known here"),
     ("x: 1", "line 1, column 1: x: unknown key; known here: admin, api_keys, appproxy, appproxy_router, backends,"),
     (
@@ -101,6 +102,10 @@ const REFUSED: &[(&str, &str)] = &[
         "backends: [{name: a, url: 'http://h', model_configs: [{id: m, aliases: x}, {id: n, aliases: x}]}]",
         "\"x\" already stands for",
     ),
+    (
+        "backends: [{name: a, url: 'http://h', model_configs: [{id: m, aliases: m}]}]",
+        "backends[0].model_configs[0].aliases: \"m\" already stands for a model of this backend; let each name",
+    ),
     ("api_keys: {keys: [{key: k}]}", "api_keys.keys[0].id: missing; give each key an id"),
     ("api_keys: {keys: [{id: a}]}", "api_keys.keys[0].key: missing; give `key`, or `key_hash`"),
     ("api_keys: {keys: [{id: a, key: k, key_hash: h}]}", "api_keys.keys[0].key_hash: given beside key; keep one"),
@@ -138,11 +143,12 @@ fn what_is_no_yaml_is_one_problem_with_its_line() {
     let cases = [
         ("server:\n  bind_address: \"0.0.0.0:80\n", "line 2, column 17: ", "not valid YAML (unclosed quote); check"),
         ("server:\n bind_address: a\n  x: b\n", "line 3, column ", "not valid YAML"),
-        ("a: 1\n---\nb: 2\n", "line 2, column 1: ", "second document"),
+        ("a: 1\n---\nb: 2\n", "line 3, column 1: ", "second document"),
         ("a: *b\n", "line 1, column 4: ", "an alias (`*name`) to nothing"),
         ("a: [1, 2\nb: 3\n", "line 2, column ", "not valid YAML"),
-        ("? : x\n", "line 1, column ", "a key is empty"),
-        ("? [a]\n: x\n", "line 1, column ", "not valid YAML"),
+        ("? : x\n", "line 1, column ", "a key that is empty"),
+        (": x\n", "line 1, column ", "a key that is empty"),
+        ("? [a]\n: x\n", "line 1, column ", "no plain text"),
         ("a: \t\u{0}\n", "line 1, column ", "not valid YAML"),
     ];
     for (text, place, said) in cases {

@@ -3,16 +3,16 @@ use proptest::prelude::*;
 use super::super::{describe, load};
 use super::{env, legacy, loaded, router};
 
-const MARKER: &str = "s3cr3t-marker";
+const MARKER: &str = "s3cr3t-marker-0123456789";
 
 /// Every secret of every section is the marker, by value or by variable.
 fn files() -> Vec<String> {
-    let rest = "admin: {token: s3cr3t-marker}\nbackends:\n- {name: a, url: 'http://h', models: [m], api_key: '${SECRET}'}\n\
-                api_keys:\n  keys:\n  - {id: a, key: s3cr3t-marker}\nlogging: {level: info}\n";
+    let rest = "admin: {token: s3cr3t-marker-0123456789}\nbackends:\n- {name: a, url: 'http://h', models: [m], api_key: '${SECRET}'}\n\
+                api_keys:\n  keys:\n  - {id: a, key: s3cr3t-marker-0123456789}\nlogging: {level: info}\n";
     let mut files = vec![rest.to_owned()];
     if cfg!(feature = "appproxy-router") {
         files.push(router(rest));
-        files.push(router(rest).replace("api_secret: s3cr3t-marker", "api_secret: ${SECRET}"));
+        files.push(router(rest).replace("api_secret: s3cr3t-marker-0123456789", "api_secret: ${SECRET}"));
     }
     if cfg!(feature = "appproxy-legacy") {
         files.push(legacy(rest));

@@ -1,33 +1,6 @@
-use std::collections::BTreeSet;
-
+use super::super::describe;
 use super::super::keys::{KEYS, Kind, names_in};
-use super::super::reader::{Reader, Section};
-use super::super::tree::{self, Value};
-use super::super::{describe, read};
-use super::{config, env, legacy, router};
-
-/// One entry in each list, so that the reader asks for what an entry may hold.
-const LISTS: &str = "backends: [{name: a, url: 'http://h', models: [m], model_configs: [{id: m}]}]\napi_keys: {keys: [{id: a, key: k}]}\n";
-
-fn asked(text: &str) -> BTreeSet<String> {
-    let tree = tree::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
-    let Value::Map(entries) = &tree.value else { panic!("a mapping") };
-    let mut reader = Reader::new(&env);
-    read(&mut reader, &Section::root(entries, tree.at));
-    assert_eq!(reader.problems, []);
-    reader.asked
-}
-
-#[cfg(all(feature = "appproxy-router", feature = "appproxy-legacy"))]
-#[test]
-fn the_reader_asks_for_exactly_the_keys_of_the_table() {
-    let mut read = asked(&router(LISTS));
-    read.append(&mut asked(&legacy(LISTS)));
-    let table: BTreeSet<_> = KEYS.iter().map(|doc| doc.key.to_owned()).collect();
-    assert_eq!(read.difference(&table).collect::<Vec<_>>(), [""; 0], "read, but not in the table");
-    assert_eq!(table.difference(&read).collect::<Vec<_>>(), [""; 0], "in the table, but not read");
-    assert_eq!(table.len(), KEYS.len(), "no key twice");
-}
+use super::config;
 
 #[test]
 fn every_key_is_documented() {
@@ -79,5 +52,39 @@ fn the_words_of_the_table_are_those_accepted() {
             }
             config(&format!("{text}{word}"));
         }
+    }
+}
+
+#[cfg(all(feature = "appproxy-router", feature = "appproxy-legacy"))]
+mod reader {
+    use std::collections::BTreeSet;
+
+    use super::super::super::keys::KEYS;
+    use super::super::super::read;
+    use super::super::super::reader::{Reader, Section};
+    use super::super::super::tree::{self, Value};
+    use super::super::{env, legacy, router};
+
+    /// One entry in each list, so that the reader asks for what an entry may hold.
+    const LISTS: &str = "backends: [{name: a, url: 'http://h', models: [m], model_configs: [{id: m}]}]\n\
+                         api_keys: {keys: [{id: a, key: k}]}\n";
+
+    fn asked(text: &str) -> BTreeSet<String> {
+        let tree = tree::parse(text).unwrap_or_else(|problem| panic!("{problem}"));
+        let Value::Map(entries) = &tree.value else { panic!("a mapping") };
+        let mut reader = Reader::new(&env);
+        read(&mut reader, &Section::root(entries, tree.at));
+        assert_eq!(reader.problems, []);
+        reader.asked
+    }
+
+    #[test]
+    fn the_reader_asks_for_exactly_the_keys_of_the_table() {
+        let mut read = asked(&router(LISTS));
+        read.append(&mut asked(&legacy(LISTS)));
+        let table: BTreeSet<_> = KEYS.iter().map(|doc| doc.key.to_owned()).collect();
+        assert_eq!(read.difference(&table).collect::<Vec<_>>(), [""; 0], "read, but not in the table");
+        assert_eq!(table.difference(&read).collect::<Vec<_>>(), [""; 0], "in the table, but not read");
+        assert_eq!(table.len(), KEYS.len(), "no key twice");
     }
 }

@@ -1,8 +1,17 @@
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use core::time::Duration;
 
-use super::super::worker::{EventDialect, Mode, WorkerConfig};
-use super::{config, legacy, loaded, problems, router};
+#[cfg(feature = "appproxy-router")]
+use super::super::worker::EventDialect;
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use super::super::worker::{Mode, WorkerConfig};
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use super::config;
+#[cfg(feature = "appproxy-router")]
+use super::loaded;
+use super::{legacy, problems, router};
 
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 fn worker(text: &str) -> WorkerConfig {
     config(text).worker.expect("a worker")
 }
@@ -30,6 +39,7 @@ fn a_router_section_with_defaults_and_with_everything() {
 
 #[cfg(feature = "appproxy-legacy")]
 #[test]
+#[allow(irrefutable_let_patterns, reason = "the other mode may not be built in")]
 fn a_legacy_section() {
     let text = legacy(
         "  wildcard_traffic_port: 443\n  aggregation_hosts: [All.example.com]\n  frontend_mode: wildcard\n  model_names:\n    \
@@ -45,6 +55,7 @@ fn a_legacy_section() {
     let places: Vec<_> = mode.model_names.iter().map(|(place, name)| (place.as_str(), name.as_ref())).collect();
     assert_eq!(places, [("33333333-3333-3333-3333-333333333333", "n"), ("ep-1", "m")]);
     assert_eq!(config(&text).server.cors_allowed_origins, ["*"]);
+    assert!(config(&(text + "routing: {forward_credentials: true}\n")).routing.forward_credentials);
 }
 
 #[cfg(feature = "appproxy-router")]
@@ -112,11 +123,11 @@ fn mistakes_in_a_router_section() {
     for (good, bad, said) in [
         ("http://127.0.0.1:10200", "127.0.0.1:10200", "the value is not an http or https address; write such as"),
         (
-            "redis://:s3cr3t-marker@valkey:6379/4",
-            "http://:s3cr3t-marker@valkey",
+            "redis://:s3cr3t-marker-0123456789@valkey:6379/4",
+            "http://:s3cr3t-marker-0123456789@valkey",
             "the value is not a Redis address; write",
         ),
-        ("router.example.com", "https://router.example.com", "\"https://router.example.com\" is not a host name"),
+        ("router.example.com", "https://router.example.com", "the value is not a host name; write the name alone"),
     ] {
         let problems = problems(&router("").replace(good, bad));
         assert!(problems.contains(said) && problems.lines().count() == 1, "{bad}: {problems}");
@@ -140,16 +151,10 @@ fn both_enabled_is_refused_saying_why() {
 fn a_disabled_section_is_looked_at_for_unknown_keys_only() {
     let disabled = "appproxy:\n  enabled: false\n  api_secret: ${NOT_SET}\n  frontend_mode: port\n";
     assert_eq!(config(disabled).worker, None);
-    assert!(worker(&(router("") + disabled)).mode != worker_mode_of_nothing());
+    assert!(config(&(router("") + disabled)).worker.is_some());
     assert!(
         problems(&format!("{disabled}  api_secrt: x\n")).contains("line 5, column 3: appproxy.api_secrt: unknown key")
     );
-}
-
-/// A mode that no test configures.
-#[cfg(feature = "appproxy-router")]
-fn worker_mode_of_nothing() -> Mode {
-    Mode::Router(super::super::worker::RouterMode { hide_forbidden_models: true, max_key_staleness: None })
 }
 
 #[cfg(not(feature = "appproxy-router"))]
@@ -191,6 +196,7 @@ fn warnings_of_a_worker() {
         "server.trusted_proxies[0]",
     ];
     assert_eq!(keys, expected);
+    assert!(!loaded.config.routing.forward_credentials, "legacy only");
     assert_eq!(loaded.config.api_keys.mode, super::super::api_keys::KeyMode::Blocking);
     assert_eq!(super::loaded(&router("")).warnings, [], "http to loopback is no worry");
 }
