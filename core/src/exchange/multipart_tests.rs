@@ -28,7 +28,9 @@ fn the_boundary_is_read_from_the_content_type() {
     ] {
         assert_eq!(boundary(kind.as_bytes()).unwrap().as_deref(), wanted, "{kind}");
     }
-    let long = format!("multipart/form-data; boundary={}", "x".repeat(71));
+    let of_length = |bytes| format!("multipart/form-data; boundary={}", "x".repeat(bytes));
+    assert!(boundary(of_length(MULTIPART_BOUNDARY_BYTES).as_bytes()).unwrap().is_some());
+    let long = of_length(MULTIPART_BOUNDARY_BYTES + 1);
     for kind in ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=\"x", &long] {
         assert_eq!(boundary(kind.as_bytes()).unwrap_err().code, Code::InvalidRequest, "{kind}");
     }
