@@ -143,7 +143,7 @@ fn rebuilt(desired: &Desired) -> (Desired, Serving) {
         fresh.upsert_key(key);
     });
     desired.publications().values().rev().cloned().for_each(|one| {
-        fresh.upsert_publication(one);
+        fresh.upsert_publication((*one).clone());
     });
     desired.circuits().values().rev().cloned().for_each(|one| {
         fresh.upsert_circuit(one);

@@ -7,10 +7,8 @@ use super::api_keys::{self, OperatorKey};
 use super::backends::{self, StaticBackend};
 use super::routing::{self, Routing};
 use super::server::Server;
-use super::worker::WorkerConfig;
-use super::{Config, logging};
-#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
-use super::{addresses, worker_section};
+use super::worker::{Mode, WorkerConfig};
+use super::{Config, addresses, logging, worker_section};
 
 /// What stands in for a secret.
 const HIDDEN: &str = "\"***\"";
@@ -73,18 +71,8 @@ pub fn describe(config: &Config) -> String {
     page.text
 }
 
-/// Without either worker built in there is no mode, so no such configuration.
-#[cfg(not(any(feature = "appproxy-router", feature = "appproxy-legacy")))]
-fn describe_worker(_page: &mut Page, worker: &WorkerConfig) {
-    match worker.mode {}
-}
-
-#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 fn describe_worker(page: &mut Page, worker: &WorkerConfig) {
-    use super::worker::Mode;
-
     let traffic_key = match &worker.mode {
-        #[cfg(feature = "appproxy-router")]
         Mode::Router(router) => {
             page.section(0, "appproxy_router");
             page.plain(1, "enabled", true);
@@ -92,7 +80,6 @@ fn describe_worker(page: &mut Page, worker: &WorkerConfig) {
             page.duration(1, "max_key_staleness", router.max_key_staleness.unwrap_or_default());
             "traffic_port"
         }
-        #[cfg(feature = "appproxy-legacy")]
         Mode::Legacy(legacy) => {
             page.section(0, "appproxy");
             page.plain(1, "enabled", true);

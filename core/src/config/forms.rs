@@ -245,7 +245,6 @@ pub(super) fn origin(text: &str) -> Result<String, Flaw> {
 }
 
 /// The domain below which every circuit has a name, with its leading dot; lower-case.
-#[cfg(feature = "appproxy-legacy")]
 pub(super) fn wildcard_domain(text: &str) -> Result<String, Flaw> {
     if text.strip_prefix('.').is_some_and(is_host_name) {
         return Ok(text.to_ascii_lowercase());

@@ -71,14 +71,8 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>, asked: Asked, se
     }
     let mode = match asked {
         Asked::Plain => None,
-        #[cfg(feature = "appproxy-router")]
         Asked::Router => Some(Mode::Router(read_router(reader, &section))),
-        #[cfg(not(feature = "appproxy-router"))]
-        Asked::Router => None,
-        #[cfg(feature = "appproxy-legacy")]
         Asked::Legacy => read_legacy(reader, &section).map(Mode::Legacy),
-        #[cfg(not(feature = "appproxy-legacy"))]
-        Asked::Legacy => None,
     };
     let traffic_key = if asked == Asked::Legacy { "wildcard_traffic_port" } else { "traffic_port" };
     let worker = read_common(reader, &section, server, traffic_key, mode);
@@ -174,7 +168,6 @@ fn read_api_port(reader: &mut Reader<'_>, section: &Section<'_>, server: &Server
     None
 }
 
-#[cfg(feature = "appproxy-router")]
 fn read_router(reader: &mut Reader<'_>, section: &Section<'_>) -> super::worker::RouterMode {
     super::worker::RouterMode {
         hide_forbidden_models: reader.value(section, "hide_forbidden_models", forms::boolean).unwrap_or(false),
@@ -182,7 +175,6 @@ fn read_router(reader: &mut Reader<'_>, section: &Section<'_>) -> super::worker:
     }
 }
 
-#[cfg(feature = "appproxy-legacy")]
 fn read_legacy(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<super::worker::LegacyMode> {
     let jwt_secret = reader.secret(section, "jwt_secret");
     let jwt_secret =
@@ -208,7 +200,6 @@ fn read_legacy(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<super::
     })
 }
 
-#[cfg(feature = "appproxy-legacy")]
 fn read_frontend_mode(reader: &mut Reader<'_>, section: &Section<'_>) {
     match reader.peek(section, "frontend_mode") {
         Some(scalar) if scalar.text == "port" => {
@@ -221,7 +212,6 @@ fn read_frontend_mode(reader: &mut Reader<'_>, section: &Section<'_>) {
     }
 }
 
-#[cfg(feature = "appproxy-legacy")]
 fn read_model_names(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, std::sync::Arc<str>)> {
     let mut names = std::collections::BTreeMap::new();
     for (entry, key) in reader.table(section, "model_names") {

@@ -31,7 +31,7 @@ mod number;
 pub mod publication;
 #[cfg(feature = "appproxy-common")]
 mod read_circuit;
-#[cfg(feature = "appproxy-router")]
+#[cfg(feature = "appproxy-common")]
 mod read_key;
 #[cfg(feature = "appproxy-common")]
 mod read_publication;

@@ -1,12 +1,9 @@
-#![cfg_attr(not(any(feature = "appproxy-router", feature = "appproxy-legacy")), allow(unused_imports))]
-
 use core::time::Duration;
 
 use super::*;
-use crate::config::worker::{EventDialect, Mode};
+use crate::config::worker::EventDialect;
 use crate::secret::Secret;
 
-#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 fn config(mode: Mode) -> WorkerConfig {
     WorkerConfig {
         mode,
@@ -34,7 +31,6 @@ fn node() -> NodeId {
     NodeId("b3f1c0de-0000-4000-8000-000000000001".parse().unwrap())
 }
 
-#[cfg(feature = "appproxy-router")]
 #[test]
 fn the_router_body_is_that_of_the_protocol() {
     let body = register_body(&config(Mode::Router(Default::default())), node());
@@ -44,7 +40,6 @@ fn the_router_body_is_that_of_the_protocol() {
     );
 }
 
-#[cfg(feature = "appproxy-legacy")]
 #[test]
 fn the_wildcard_body_is_that_of_the_protocol_and_holds_no_secret() {
     let mode = Mode::Legacy(crate::config::worker::LegacyMode {

@@ -6,7 +6,6 @@ use super::Worker;
 use super::pull::Scope;
 use crate::config::worker::Mode;
 use crate::desired::Rules;
-#[cfg(feature = "appproxy-router")]
 use crate::wire::register::heartbeat_body;
 
 /// The rules by which circuits become backends.
@@ -14,7 +13,9 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
     match mode {
         #[cfg(feature = "appproxy-router")]
         Mode::Router(_) => Rules::Router,
-        #[cfg(feature = "appproxy-legacy")]
+        // A configuration whose mode is not built in is refused when it is read.
+        #[cfg(not(feature = "appproxy-router"))]
+        Mode::Router(_) => Rules::StaticOnly,
         Mode::Legacy(_) => Rules::StaticOnly,
     }
 }
@@ -22,9 +23,7 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
 /// The bound on how long model API keys may be used without a successful pull.
 pub(super) const fn max_key_staleness(mode: &Mode) -> Option<Duration> {
     match mode {
-        #[cfg(feature = "appproxy-router")]
         Mode::Router(router) => router.max_key_staleness,
-        #[cfg(feature = "appproxy-legacy")]
         Mode::Legacy(_) => None,
     }
 }
@@ -33,9 +32,7 @@ impl Worker {
     /// The legacy worker's heartbeat has no body.
     pub(super) fn mode_heartbeat_body(&self) -> Option<String> {
         match self.config.mode {
-            #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => Some(heartbeat_body(self.node_id)),
-            #[cfg(feature = "appproxy-legacy")]
             Mode::Legacy(_) => None,
         }
     }
@@ -43,9 +40,7 @@ impl Worker {
     /// The ROUTER worker says which of its nodes leaves.
     pub(super) fn mode_delete_query(&self) -> String {
         match self.config.mode {
-            #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => format!("?node_id={}", self.node_id),
-            #[cfg(feature = "appproxy-legacy")]
             Mode::Legacy(_) => String::new(),
         }
     }
@@ -53,9 +48,7 @@ impl Worker {
     /// Whether publications and keys concern this worker.
     pub(super) const fn mode_has_router_config(&self) -> bool {
         match self.config.mode {
-            #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => true,
-            #[cfg(feature = "appproxy-legacy")]
             Mode::Legacy(_) => false,
         }
     }
@@ -68,7 +61,6 @@ impl Worker {
     /// The words for a registration refused with 400 or 422, and whether only an operator can mend it.
     pub(super) fn refused_registration(&self, text: String) -> (String, bool) {
         match self.config.mode {
-            #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => (
                 format!(
                     "the coordinator refused the registration of a ROUTER worker: {text}; most likely it is older \
@@ -76,7 +68,6 @@ impl Worker {
                 ),
                 true,
             ),
-            #[cfg(feature = "appproxy-legacy")]
             Mode::Legacy(_) => (format!("the coordinator refused the registration: {text}"), true),
         }
     }

@@ -138,7 +138,7 @@ fn malformed_elements_cost_only_themselves_and_known_ones_keep_their_last_good_v
     stage.answer_call(
         "/router-config",
         200,
-        &snapshot("2", vec![broken_model.clone(), model("o", 3)], vec![broken_key, key("l")]),
+        &snapshot("2", vec![broken_model, model("o", 3)], vec![broken_key, key("l")]),
     );
     assert!(stage.has_circuit(1) && stage.has_circuit(3) && !stage.has_circuit(2));
     assert!(stage.serves("m") && stage.serves("o") && !stage.serves("n"));
