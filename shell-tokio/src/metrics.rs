@@ -304,11 +304,10 @@ fn fraction(value: f64) -> Gauge<f64, AtomicU64> {
     gauge
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-common"))]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "appproxy-common")]
     #[test]
     fn the_table_is_what_is_exported() {
         let metrics = Metrics::default();
@@ -333,7 +332,6 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    #[cfg(feature = "appproxy-common")]
     #[test]
     fn series_go_with_what_they_name() {
         let metrics = Metrics::default();
