@@ -167,10 +167,10 @@ async fn stay_alive(mut sink: PubSubSink) -> String {
     }
 }
 
-/// A redis error without what it may quote (addresses, commands).
+/// A redis error without what it may quote (commands, answers); an I/O error quotes nothing.
 pub(crate) fn explain(error: &redis::RedisError) -> String {
-    if error.is_connection_refusal() {
-        return "connection refused".to_owned();
+    if error.is_io_error() {
+        return error.to_string();
     }
     match error.code() {
         Some(code) => format!("{} ({code})", error.category()),

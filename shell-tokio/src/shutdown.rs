@@ -6,6 +6,9 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+/// Signals so close to each other are one.
+const TOGETHER: Duration = Duration::from_millis(50);
+
 /// SIGTERM, SIGINT and SIGHUP.
 pub(crate) struct Signals {
     terminate: Signal,
@@ -33,6 +36,18 @@ impl Signals {
                 signal => return signal,
             }
         }
+    }
+
+    /// One more signal after the first. What comes together with it (process groups deliver twice) is still the first.
+    pub(crate) async fn again(&mut self) -> &'static str {
+        let together = async {
+            loop {
+                self.next_of_all().await;
+            }
+        };
+        let never: Result<(), _> = tokio::time::timeout(TOGETHER, together).await;
+        drop(never);
+        self.next().await
     }
 
     /// The next signal of any kind: a terminal that closes says SIGHUP.

@@ -16,10 +16,9 @@ const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
 
 async fn worker(replicas: &[&StageReplica]) -> Running {
-    let mut text = format!(
-        "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\n  shutdown_timeout: \"200ms\"\n\
-         admin:\n  bind_address: \"127.0.0.1:0\"\nbackends:\n"
-    );
+    let mut text = "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\n  shutdown_timeout: \"200ms\"\n\
+                    admin:\n  bind_address: \"127.0.0.1:0\"\nbackends:\n"
+        .to_owned();
     for (number, replica) in replicas.iter().enumerate() {
         text += &format!("  - {{name: b{number}, url: \"http://{}\", models: [m]}}\n", replica.address());
     }

@@ -49,7 +49,7 @@ pub fn main(port: u16) -> Result<(), Failed> {
         println!("\n{signal}: leaving the coordinator and ending everything. Once more to cut it short.");
         tokio::select! {
             () = demo.running.stop() => Ok(()),
-            _ = signals.next_of_all() => Err(Failed::run("cut short".to_owned())),
+            _ = signals.again() => Err(Failed::run("cut short".to_owned())),
         }
     })
 }
