@@ -9,6 +9,10 @@ pub const ENVELOPE_ARGS: usize = 16;
 /// Bytes of one answer of the coordinator. Beyond: the shell fails the call with `TooLarge`.
 pub const CALL_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
+/// Levels of brackets in a bus message, and in the JSON texts inside it; serde_json's own limit (worker-protocol 3.1).
+/// Beyond: malformed, dropped and counted.
+pub const NESTING: usize = 127;
+
 /// Key notices waiting for a pull (worker-protocol 3.3, rule 5). Beyond: counted and not acked.
 pub const KEY_NOTICES: usize = 10_000;
 
@@ -29,3 +33,21 @@ pub const REPORTED_ELEMENTS: usize = 100;
 
 /// Characters of a quoted foreign text (error bodies, names) in a report. Beyond: cut.
 pub const QUOTED_CHARS: usize = 300;
+
+/// Bytes of a configuration file. Beyond: refused.
+pub const CONFIG_BYTES: usize = 1024 * 1024;
+
+/// Bytes of an `x-request-id` that is kept. Beyond: a new one is made.
+pub const REQUEST_ID_BYTES: usize = 128;
+
+/// Bytes of a multipart boundary (RFC 2046 allows 70). Beyond: 400 `invalid_request`.
+pub const MULTIPART_BOUNDARY_BYTES: usize = 70;
+
+/// Parts of one multipart body. Beyond: 400 `invalid_request`.
+pub const MULTIPART_PARTS: usize = 1000;
+
+/// Characters of a configured value that a message may show. Beyond: nothing of it is, since secrets are longer.
+pub const QUOTED_VALUE_CHARS: usize = 20;
+
+/// Characters of a configured key that a message shows. Beyond: cut.
+pub const SHOWN_KEY_CHARS: usize = 64;

@@ -1,3 +1,153 @@
 //! What an operator configures, as the core uses it: resolved, checked, with secrets that cannot print.
+//!
+//! [`load`] takes the text of the file and a way to look up variables, and answers either a [`Loaded`] configuration or
+//! every [`problem::Problem`] found, each with key, line and what would be right (worker-protocol 8; data-plane 1, 2).
 
+mod addresses;
+pub mod api_keys;
+pub mod backends;
+mod describe;
+mod fallback;
+mod foreign;
+mod forms;
+pub mod health;
+pub mod keys;
+pub mod logging;
+mod pending;
+pub mod problem;
+mod reader;
+pub mod routing;
+pub mod server;
+mod suggest;
+mod tree;
+mod variables;
 pub mod worker;
+mod worker_section;
+
+#[cfg(test)]
+mod tests;
+
+pub use describe::describe;
+pub use keys::KEYS;
+
+use api_keys::ApiKeys;
+use backends::StaticBackend;
+use health::{HealthChecks, Passive};
+use logging::{Journal, Logging};
+use problem::{Problems, Warning};
+use reader::{Reader, Section};
+use routing::{FallbackChains, Request, Routing};
+use server::{Admin, Server};
+use tree::Value;
+use worker::WorkerConfig;
+use worker_section::Asked;
+
+/// A whole configuration, every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The enabled worker section; `None` is a plain router over `backends`.
+    pub worker: Option<WorkerConfig>,
+    /// Listeners and their bounds.
+    pub server: Server,
+    /// The admin listener.
+    pub admin: Admin,
+    /// How a replica is chosen.
+    pub routing: Routing,
+    /// Time-outs and retry.
+    pub request: Request,
+    /// What to try when a model has no candidate left.
+    pub fallback: FallbackChains,
+    /// Static backends, names unique, in the order of the file.
+    pub backends: Vec<StaticBackend>,
+    /// Operator keys.
+    pub api_keys: ApiKeys,
+    /// Probes.
+    pub health_checks: HealthChecks,
+    /// Quarantine by live traffic.
+    pub passive: Passive,
+    /// Logs.
+    pub logging: Logging,
+    /// Record of control-plane inputs.
+    pub journal: Journal,
+}
+
+/// An accepted file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What is in force.
+    pub config: Config,
+    /// What the operator should know, in the order of the file.
+    pub warnings: Vec<Warning>,
+    /// What the file sets and this version does not act on yet.
+    pub not_in_effect: Vec<Warning>,
+}
+
+/// Reads `text`; `env` answers what a variable is set to.
+///
+/// # Errors
+/// Every problem found, in the order of the file. A text that is no YAML is one problem: what stands behind its place
+/// is not looked at.
+///
+/// ```
+/// let found = appproxy_core::config::load("serverr: {}\nlogging: {level: loud}", &|_| None).unwrap_err();
+/// assert_eq!(
+///     found.to_string(),
+///     "line 1, column 1: serverr: unknown key; did you mean `server`?\n\
+///      line 2, column 18: logging.level: \"loud\" is not known here; write one of off, error, warn, info, debug, trace"
+/// );
+/// ```
+pub fn load(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Problems> {
+    let mut reader = Reader::new(env);
+    let tree = tree::parse(text).map_err(|problem| Problems(vec![problem]))?;
+    let entries = match &tree.value {
+        Value::Map(entries) => entries.as_slice(),
+        Value::Null => &[],
+        Value::Scalar(_) | Value::List(_) => {
+            reader.problem(
+                tree.at,
+                "",
+                "not a configuration",
+                "write sections such as `server:` with their keys below",
+            );
+            &[]
+        }
+    };
+    let config = read(&mut reader, &Section::root(entries, tree.at));
+    let by_place = |warning: &Warning| (warning.at, warning.key.clone());
+    reader.warnings.sort_by_key(by_place);
+    reader.not_in_effect.sort_by_key(by_place);
+    reader.problems.sort_by_key(|problem| (problem.at, problem.key.clone()));
+    if reader.problems.is_empty() {
+        Ok(Loaded { config, warnings: reader.warnings, not_in_effect: reader.not_in_effect })
+    } else {
+        Err(Problems(reader.problems))
+    }
+}
+
+fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
+    let asked = worker_section::asked(reader, root);
+    let server = server::read(reader, root, asked == Asked::Legacy);
+    let config = Config {
+        worker: worker_section::read(reader, root, asked, &server),
+        admin: server::read_admin(reader, root, &server),
+        server,
+        routing: routing::read(reader, root, asked == Asked::Legacy),
+        request: routing::read_request(reader, root),
+        fallback: fallback::read(reader, root),
+        backends: backends::read(reader, root),
+        api_keys: api_keys::read(reader, root, asked != Asked::Plain),
+        health_checks: health::read(reader, root),
+        passive: health::read_passive(reader, root),
+        logging: logging::read(reader, root),
+        journal: logging::read_journal(reader, root),
+    };
+    if asked == Asked::Plain && config.backends.is_empty() {
+        reader.warn(
+            root.at,
+            "backends",
+            "no worker section is enabled and no backend is named: there is nothing to serve",
+        );
+    }
+    reader.finish(root);
+    config
+}

@@ -50,15 +50,12 @@ pub struct WorkerConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Model names and model API keys.
-    #[cfg(feature = "appproxy-router")]
     Router(RouterMode),
     /// Sub-domains and access tokens.
-    #[cfg(feature = "appproxy-legacy")]
     Legacy(LegacyMode),
 }
 
 /// What only the ROUTER worker has.
-#[cfg(feature = "appproxy-router")]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RouterMode {
     /// Whether a model that is published but not allowed looks unpublished.
@@ -68,7 +65,6 @@ pub struct RouterMode {
 }
 
 /// What only the legacy worker has.
-#[cfg(feature = "appproxy-legacy")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyMode {
     /// Verifies access tokens (HS256).

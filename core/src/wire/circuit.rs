@@ -6,11 +6,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::ids::{CircuitId, EndpointId, GroupId, RouteId};
+#[cfg(feature = "appproxy-common")]
+pub use super::read_circuit::{parse_circuit, parse_circuits_answer};
 
 /// A deployment endpoint bound to this authority, with its replicas.
 ///
 /// Serde on this type is our own form (journal, snapshots); the coordinator's is read by
-/// `circuit::parse_list` and never written: acks echo what came ([`ReceivedCircuit`]).
+/// [`parse_circuits_answer`] and never written: acks echo what came ([`ReceivedCircuit`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Circuit {
     /// Its identity.

@@ -23,7 +23,8 @@ pub enum MalformedKind {
     Mapping,
     /// A model API key, in a pull.
     Key,
-    /// A number that JSON does not know (`NaN`, `Infinity`, out of range), read as 0.
+    /// A number read as 0: one that JSON does not know (`NaN`, `Infinity`), one out of range, an explicit null; or a
+    /// negative one, which counts as 0.
     Number,
     /// A REST answer as a whole.
     RestBody,
@@ -56,23 +57,41 @@ pub struct Malformed {
     pub kind: MalformedKind,
     /// Where it stands in the body.
     pub path: String,
-    /// Its id, where that could be read (as written by us, for UUIDs).
+    /// Its id, where that could be read (as written by us, for UUIDs), cut to `limits::QUOTED_CHARS`; of a number, the
+    /// id of what it belongs to.
     pub id: Option<String>,
     /// What is wrong and what would be right.
     pub problem: String,
+    /// How many more of this kind this report stands for, beyond `limits::REPORTED_ELEMENTS`; mostly 0.
+    pub further: u64,
+}
+
+impl Malformed {
+    /// A report of one malformed thing without an id.
+    #[must_use]
+    pub fn new(kind: MalformedKind, path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { kind, path: path.into(), id: None, problem: problem.into(), further: 0 }
+    }
+
+    /// How many malformed things this report stands for: what a counter goes up by.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.further.saturating_add(1)
+    }
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "malformed {} at {}", self.kind.label(), self.path)?;
         if let Some(id) = &self.id {
-            write!(f, " (id {id})")?;
+            write!(f, " (id {})", id.escape_debug())?;
         }
         write!(f, ": {}", self.problem)
     }
 }
 
-/// A list read element by element: what could be read, and what could not.
+/// A list read element by element: what could be read, and what could not. Of several elements with one id the last
+/// one counts, whether it could be read or not, and each repetition is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elements<T> {
     /// The elements that could be read, in their order.

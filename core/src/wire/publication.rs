@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::circuit::Ratio;
 use super::ids::EndpointId;
+#[cfg(feature = "appproxy-common")]
+pub use super::read_publication::parse_publication;
 
 /// A model name, with its aliases, bound to endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,6 +46,12 @@ impl Call {
         CallEnded { id: self.id, outcome: CallOutcome::Answered(response) }
     }
 
+    /// Makes the call with `send`, on the spot.
+    #[must_use]
+    pub fn perform(self, send: impl FnOnce(&CallRequest) -> CallOutcome) -> CallEnded {
+        CallEnded { id: self.id, outcome: send(&self.request) }
+    }
+
     /// The call came to nothing.
     #[must_use]
     pub fn failed(self, failure: TransportFailure) -> CallEnded {

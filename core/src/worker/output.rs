@@ -102,6 +102,8 @@ pub enum WakeReason {
     ResubscribedPull,
     /// The pull of circuits after a guard that overruled an answer (rule 3).
     GuardEnd,
+    /// Acks that could not be published are tried again.
+    AckRetry,
     /// A call has had its time.
     CallDeadline,
     /// The DELETE is tried again.

@@ -1,0 +1,198 @@
+//! How many requests each key had accepted in the last minute (worker-protocol 5.3 step 3; 9, Gate).
+//!
+//! Accepted requests are counted in buckets of one second. A request is forgotten when the second it fell into is more
+//! than 60 whole seconds back, so between 60 and 61 seconds after it: no window of 60 seconds ever holds more accepted
+//! requests than the limit. Only the monotonic clock is read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use crate::time::Moment;
+use crate::wire::ids::KeyId;
+
+/// Seconds a bucket counts after its own.
+const WINDOW_SECONDS: u64 = 60;
+
+/// Idle entries looked for at each take: two, so that sweeping keeps ahead of what takes add.
+const SWEPT_PER_TAKE: usize = 2;
+
+/// Whose requests are counted. Operator keys and model API keys with one id are different keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LedgerKey {
+    /// A key of the configuration.
+    Operator(KeyId),
+    /// A model API key of the coordinator.
+    Published(KeyId),
+}
+
+impl LedgerKey {
+    /// The key's id, safe to show.
+    #[must_use]
+    pub const fn id(&self) -> &KeyId {
+        match self {
+            Self::Operator(id) | Self::Published(id) => id,
+        }
+    }
+}
+
+/// What `x-ratelimit-{limit,remaining,reset}-requests` say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateFigures {
+    /// Requests a minute.
+    pub limit: u32,
+    /// How many more fit now.
+    pub remaining: u32,
+    /// Whole seconds until one more fits; 0 when one fits now.
+    pub reset: u32,
+}
+
+/// The verdict on one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Counted, and may go on.
+    Accepted(RateFigures),
+    /// Not counted: the limit is used up.
+    Refused(RateFigures),
+}
+
+/// The counts of one node, or of one shard of its keys.
+#[derive(Debug, Clone, Default)]
+pub struct RateLedger {
+    counts: BTreeMap<LedgerKey, Window>,
+    /// Where the sweep for idle entries stands.
+    swept: Option<LedgerKey>,
+}
+
+/// One key's accepted requests: `(second, how many)`, oldest first, at most 61 of them.
+#[derive(Debug, Clone, Default)]
+struct Window {
+    buckets: VecDeque<(u64, u32)>,
+    total: u32,
+}
+
+impl RateLedger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts one request of `key` against `limit` (a minute; 0 lets nothing pass), if it fits.
+    pub fn take(&mut self, key: &LedgerKey, limit: u32, now: Moment) -> Taken {
+        self.sweep(now);
+        if limit == 0 {
+            return Taken::Refused(Window::default().figures(0, now));
+        }
+        if !self.counts.contains_key(key) {
+            self.counts.insert(key.clone(), Window::default());
+        }
+        let Some(window) = self.counts.get_mut(key) else {
+            return Taken::Refused(Window::default().figures(limit, now));
+        };
+        window.forget(now);
+        if window.total >= limit {
+            return Taken::Refused(window.figures(limit, now));
+        }
+        window.add(now);
+        Taken::Accepted(window.figures(limit, now))
+    }
+
+    /// The figures of `key` without counting anything (listings are not counted).
+    #[must_use]
+    pub fn look(&mut self, key: &LedgerKey, limit: u32, now: Moment) -> RateFigures {
+        match self.counts.get_mut(key) {
+            Some(window) => {
+                window.forget(now);
+                window.figures(limit, now)
+            }
+            None => Window::default().figures(limit, now),
+        }
+    }
+
+    /// How many keys have an entry.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether no key has an entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Looks at the next few entries and drops the idle ones. Takes sweep by themselves; a shell whose keys went quiet
+    /// may call this at leisure.
+    pub fn sweep(&mut self, now: Moment) {
+        for _ in 0..SWEPT_PER_TAKE {
+            let from = self.swept.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((key, window)) = self.counts.range((from, Bound::Unbounded)).next() else {
+                self.swept = None;
+                return;
+            };
+            let (key, idle) = (key.clone(), window.idle(now));
+            if idle {
+                self.counts.remove(&key);
+            }
+            self.swept = Some(key);
+        }
+    }
+}
+
+impl Window {
+    fn forget(&mut self, now: Moment) {
+        let second = self.second(now);
+        while let Some((bucket, count)) = self.buckets.front().copied() {
+            if second - bucket <= WINDOW_SECONDS {
+                break;
+            }
+            self.buckets.pop_front();
+            self.total = self.total.saturating_sub(count);
+        }
+    }
+
+    fn add(&mut self, now: Moment) {
+        let second = self.second(now);
+        match self.buckets.back_mut() {
+            Some((bucket, count)) if *bucket == second => *count = count.saturating_add(1),
+            _ => self.buckets.push_back((second, 1)),
+        }
+        self.total = self.total.saturating_add(1);
+    }
+
+    /// The second of `now`, never before the newest bucket: a clock that steps back neither frees nor locks out.
+    fn second(&self, now: Moment) -> u64 {
+        let second = now.as_millis() / 1000;
+        self.buckets.back().map_or(second, |(newest, _)| second.max(*newest))
+    }
+
+    fn idle(&self, now: Moment) -> bool {
+        self.buckets.back().is_none_or(|(newest, _)| self.second(now) - newest > WINDOW_SECONDS)
+    }
+
+    /// Figures after [`Self::forget`].
+    fn figures(&self, limit: u32, now: Moment) -> RateFigures {
+        RateFigures { limit, remaining: limit.saturating_sub(self.total), reset: self.reset(limit, now) }
+    }
+
+    fn reset(&self, limit: u32, now: Moment) -> u32 {
+        if self.total < limit {
+            return 0;
+        }
+        let mut left = self.total;
+        for (bucket, count) in &self.buckets {
+            left = left.saturating_sub(*count);
+            if left < limit {
+                let free_at = (bucket + WINDOW_SECONDS + 1).saturating_mul(1000);
+                let wait = free_at.saturating_sub(now.as_millis()).div_ceil(1000);
+                return u32::try_from(wait).unwrap_or(u32::MAX).max(1);
+            }
+        }
+        // A limit of 0: nothing frees it but another limit.
+        u32::try_from(WINDOW_SECONDS).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+#[path = "rate_ledger_tests.rs"]
+mod tests;

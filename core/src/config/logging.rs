@@ -1,0 +1,77 @@
+//! `logging` and `journal` (data-plane 7).
+
+use super::forms;
+use super::reader::{Reader, Section};
+
+/// What is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What needs a hand.
+    Error,
+    /// What may need one.
+    Warn,
+    /// Access lines and changes.
+    #[default]
+    Info,
+    /// Decisions.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `logging`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Logging {
+    /// What is logged.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// `journal`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Journal {
+    /// Where control-plane inputs are recorded; `None` is nowhere.
+    pub file: Option<String>,
+}
+
+pub(super) const LEVELS: &[(&str, LogLevel)] = &[
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+pub(super) const FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// Reads `logging`.
+pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Logging {
+    let section = reader.section(root, "logging");
+    let logging = Logging {
+        level: reader.choice(&section, "level", LEVELS).unwrap_or_default(),
+        format: reader.choice(&section, "format", FORMATS).unwrap_or_default(),
+    };
+    reader.finish(&section);
+    logging
+}
+
+/// Reads `journal`.
+pub(super) fn read_journal(reader: &mut Reader<'_>, root: &Section<'_>) -> Journal {
+    let section = reader.section(root, "journal");
+    let journal = Journal { file: reader.value(&section, "file", forms::text) };
+    reader.finish(&section);
+    journal
+}

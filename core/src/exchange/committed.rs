@@ -1,0 +1,159 @@
+//! An answer whose head is on its way: from here on it can only end (data-plane 3.4, 3.10).
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::{StatusCode, response};
+
+use super::answer::Answer;
+use super::attempt::upstream_error;
+use super::denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
+use super::headers;
+use super::outcome::{EndOfBody, Outcome, Trail};
+use super::passage::Passage;
+use crate::desired::Backend;
+
+/// The head to send to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyHead {
+    /// The replica's status.
+    pub status: StatusCode,
+    /// The replica's headers, without what is not for the client, with ours.
+    pub headers: HeaderMap,
+}
+
+/// A running answer.
+#[derive(Debug)]
+#[must_use = "an answer ends by `ended`"]
+pub struct Committed {
+    trail: Trail,
+    status: StatusCode,
+    /// Whether an error event can be added to the body: it is an uncompressed event stream without a length.
+    event_stream: bool,
+    body_bytes: u64,
+    tail: Tail,
+}
+
+impl Committed {
+    /// What is known of the request.
+    #[must_use]
+    pub const fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// Notes a chunk that is passed on to the client.
+    pub fn passed(&mut self, chunk: &[u8]) {
+        self.body_bytes = self.body_bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+        if self.event_stream {
+            self.tail.see(chunk);
+        }
+    }
+
+    /// What to send before the connection is closed, when the replica broke off or fell silent: an error event in an
+    /// event stream. `None`: nothing may be added, the connection must break visibly.
+    #[must_use]
+    pub fn last_words(&self, end: EndOfBody) -> Option<Bytes> {
+        let denial = match end {
+            EndOfBody::Complete | EndOfBody::DownstreamGone => return None,
+            EndOfBody::UpstreamBroke => {
+                Denial::new(Code::UpstreamError, "The answer broke off before it was complete. Send the request again.")
+            }
+            EndOfBody::UpstreamIdle => Denial::new(
+                Code::UpstreamTimeout,
+                "The model sent nothing for too long, and the answer was ended. Send the request again.",
+            ),
+        };
+        self.event_stream
+            .then(|| stream_error_event(self.trail.surface(), self.tail.boundary(), &denial, self.trail.request_id()))
+    }
+
+    /// The answer is over.
+    #[must_use]
+    pub fn ended(self, end: EndOfBody) -> Outcome {
+        let mut outcome = self.trail.end(self.status, None, end);
+        outcome.body_bytes = self.body_bytes;
+        outcome
+    }
+}
+
+/// Decides what becomes of a replica's answer by its head.
+pub(super) fn commit(
+    passage: Passage,
+    backend: &Backend,
+    reply: response::Parts,
+) -> Result<(Committed, ReplyHead), Box<Answer>> {
+    let response::Parts { status, mut headers, .. } = reply;
+    let ours_is_wrong = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if ours_is_wrong && backend.credential.is_some() {
+        // The client's key was good; it is our own that the backend refused.
+        return Err(passage.refuse(&upstream_error()));
+    }
+    if status.is_server_error() && !tells_more(&headers) {
+        return Err(reworded(passage, status, &headers));
+    }
+    let event_stream = is_event_stream(&headers);
+    headers::inbound(&mut headers, &passage.trail);
+    let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    if waits && !headers.contains_key(RETRY_AFTER) {
+        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
+    let committed = Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default() };
+    Ok((committed, ReplyHead { status, headers }))
+}
+
+/// Whether an error's body is worth passing on: an HTML page or nothing at all is not.
+fn tells_more(headers: &HeaderMap) -> bool {
+    let empty = headers.get(CONTENT_LENGTH).is_some_and(|length| length.as_bytes() == b"0");
+    let html = media_type(headers).is_none_or(|kind| kind.eq_ignore_ascii_case(b"text/html"));
+    !empty && !html
+}
+
+/// The replica's status and time to wait, with words of ours.
+fn reworded(passage: Passage, status: StatusCode, headers: &HeaderMap) -> Box<Answer> {
+    let message = format!("The server of this model answered with status {}. Try again shortly.", status.as_u16());
+    let mut answer = passage.refuse(&Denial::with_status(Code::UpstreamError, status, message));
+    if let Some(wait) = headers.get(RETRY_AFTER) {
+        answer.headers.insert(RETRY_AFTER, wait.clone());
+    }
+    answer
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    media_type(headers).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
+        && !headers.contains_key(CONTENT_ENCODING)
+        && !headers.contains_key(CONTENT_LENGTH)
+}
+
+fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(CONTENT_TYPE)?.as_bytes();
+    Some(value.split(|byte| *byte == b';').next()?.trim_ascii())
+}
+
+/// The last bytes of a body, as far as the end of an event can be seen in them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tail {
+    last: [u8; 4],
+    /// How many of `last` are bytes of the body, from its end.
+    filled: usize,
+}
+
+impl Tail {
+    fn see(&mut self, chunk: &[u8]) {
+        for byte in chunk.get(chunk.len().saturating_sub(self.last.len())..).unwrap_or_default() {
+            self.last.rotate_left(1);
+            if let Some(place) = self.last.last_mut() {
+                *place = *byte;
+            }
+            self.filled = (self.filled + 1).min(self.last.len());
+        }
+    }
+
+    /// Whether the body so far ends with a whole event: with an empty line, or with nothing sent at all.
+    fn boundary(&self) -> bool {
+        self.filled == 0 || [&b"\n\n"[..], b"\r\r", b"\r\n\r\n"].into_iter().any(|end| self.last.ends_with(end))
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "committed_tests.rs"]
+mod tests;

@@ -1,0 +1,88 @@
+//! What a request sees of this node.
+
+use super::rules::ExchangeRules;
+use crate::serving::ServingView;
+use crate::time::{Moment, Now};
+#[cfg(feature = "appproxy-common")]
+use crate::worker::Standing;
+
+/// Everything one step of an exchange reads, taken once for the step: no step sees half of a change.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'a> {
+    /// What the configuration says.
+    pub rules: &'a ExchangeRules,
+    /// What is served.
+    pub view: &'a ServingView,
+    /// How this node stands with its coordinator.
+    pub control: &'a Control,
+    /// Both clocks.
+    pub now: Now,
+}
+
+/// Whether there is a coordinator, and how we stand with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Control {
+    /// A plain router: nothing to wait for. `true` once it is shutting down.
+    Alone {
+        /// Whether shutdown has begun.
+        leaving: bool,
+    },
+    /// A worker of a coordinator.
+    #[cfg(feature = "appproxy-common")]
+    Worker {
+        /// The authority it serves.
+        authority: std::sync::Arc<str>,
+        /// The control plane's state.
+        standing: Standing,
+    },
+    /// Nothing is known yet: not ready.
+    #[default]
+    Unknown,
+}
+
+impl Control {
+    /// Whether `/readyz` answers 200.
+    #[must_use]
+    #[cfg_attr(not(feature = "appproxy-common"), expect(unused_variables, reason = "only a worker's state ages"))]
+    pub fn ready(&self, now: Moment) -> bool {
+        match self {
+            Self::Alone { leaving } => !leaving,
+            #[cfg(feature = "appproxy-common")]
+            Self::Worker { standing, .. } => standing.ready(now),
+            Self::Unknown => false,
+        }
+    }
+
+    /// Whether model API keys may be trusted.
+    #[must_use]
+    #[cfg_attr(not(feature = "appproxy-common"), expect(unused_variables, reason = "only a worker's state ages"))]
+    pub fn keys_fresh(&self, now: Moment) -> bool {
+        match self {
+            Self::Alone { .. } => true,
+            #[cfg(feature = "appproxy-common")]
+            Self::Worker { standing, .. } => standing.keys_fresh(now),
+            Self::Unknown => false,
+        }
+    }
+
+    /// Whether shutdown has begun.
+    #[must_use]
+    pub const fn leaving(&self) -> bool {
+        match self {
+            Self::Alone { leaving } => *leaving,
+            #[cfg(feature = "appproxy-common")]
+            Self::Worker { standing, .. } => standing.leaving,
+            Self::Unknown => false,
+        }
+    }
+
+    /// What is wrong now, worst first.
+    #[must_use]
+    pub fn trouble(&self) -> &[String] {
+        match self {
+            #[cfg(feature = "appproxy-common")]
+            Self::Worker { standing, .. } => &standing.trouble,
+            Self::Alone { .. } | Self::Unknown => &[],
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Whose key a request shows, and whether it is good (worker-protocol 5.3 step 1; 9, Gate).
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+
+use super::control::Node;
+use super::denial::{Code, Denial};
+use super::headers::{X_API_KEY, X_GOOG_API_KEY};
+use super::holder::Holder;
+use super::operator_keys::hash_bytes;
+use super::rules::KeyGate;
+use super::surface::{Surface, decode};
+use crate::access::key_store::KeyRecord;
+use crate::wire::key::TokenHash;
+
+/// Seconds until a node without keys may have some.
+const KEYS_RETRY_AFTER: u32 = 5;
+
+/// The hash of a request's key: the first place that holds a key decides. `?key=` of a Gemini path is taken out of the
+/// URI.
+pub(super) fn take(parts: &mut Parts, surface: Surface) -> Result<Option<TokenHash>, Denial> {
+    let gemini = surface == Surface::Gemini;
+    let in_query = if gemini { take_from_query(parts)? } else { None };
+    let headers = &parts.headers;
+    let shown = bearer(headers)
+        .or_else(|| plain(headers, &X_API_KEY))
+        .or_else(|| plain(headers, &X_GOOG_API_KEY).filter(|_| gemini))
+        .map(hash_bytes);
+    Ok(shown.or(in_query))
+}
+
+/// Who the key makes of the request.
+pub(super) fn judge(shown: Option<TokenHash>, node: Node<'_>) -> Result<Holder, Denial> {
+    let gate = node.rules.key_gate;
+    let Some(hash) = shown.filter(|_| gate != KeyGate::Open) else {
+        return match gate {
+            KeyGate::Open | KeyGate::Permissive => Ok(Holder::Anyone),
+            KeyGate::Blocking | KeyGate::Published => Err(Denial::new(
+                Code::MissingApiKey,
+                "This request needs an API key. Send it as `Authorization: Bearer <key>` or `x-api-key`.",
+            )),
+        };
+    };
+    let wall = node.now.wall;
+    if let Some(record) = node.rules.operator_keys.judge(&hash, wall) {
+        return valid(record, node).map(Holder::Operator);
+    }
+    if gate == KeyGate::Published {
+        if !node.view.keys_loaded() || !node.control.keys_fresh(node.now.moment) {
+            return Err(Denial::new(Code::NotReady, "API keys cannot be checked at the moment. Try again shortly.")
+                .retry_after(KEYS_RETRY_AFTER));
+        }
+        if let Some(record) = node.view.keys().judge(&hash, wall) {
+            return valid(record, node).map(Holder::Published);
+        }
+    }
+    Err(Denial::new(Code::InvalidApiKey, "The API key is not valid. Check it, or ask for another."))
+}
+
+fn valid(record: &KeyRecord, node: Node<'_>) -> Result<KeyRecord, Denial> {
+    if record.expired(node.now.wall) {
+        Err(Denial::new(Code::ExpiredApiKey, "The API key has expired. Ask for another."))
+    } else {
+        Ok(record.clone())
+    }
+}
+
+/// The token of `Authorization: Bearer`, the scheme in any case.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get_all(AUTHORIZATION).iter().find_map(|value| {
+        let (scheme, token) = value.as_bytes().split_at_checked(6)?;
+        let token = token.strip_prefix(b" ").or_else(|| token.strip_prefix(b"\t"))?.trim_ascii();
+        (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
+    })
+}
+
+fn plain<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii()).find(|key| !key.is_empty())
+}
+
+/// Takes every `key` parameter out of the query; the first that is not empty is the key.
+fn take_from_query(parts: &mut Parts) -> Result<Option<TokenHash>, Denial> {
+    let Some(query) = parts.uri.query() else { return Ok(None) };
+    let is_key = |pair: &str| {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        decode(name).is_some_and(|name| name == "key")
+    };
+    if !query.split('&').any(is_key) {
+        return Ok(None);
+    }
+    let key = query
+        .split('&')
+        .filter(|pair| is_key(pair))
+        .filter_map(|pair| decode(pair.split_once('=')?.1))
+        .find(|value| !value.is_empty())
+        .map(|value| hash_bytes(value.as_bytes()));
+    let kept: Vec<&str> = query.split('&').filter(|pair| !is_key(pair)).collect();
+    let path = parts.uri.path();
+    let text = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
+    let unreadable =
+        || Denial::new(Code::InvalidRequest, "The query of the request cannot be read. Check its address.");
+    let mut uri = parts.uri.clone().into_parts();
+    uri.path_and_query = Some(PathAndQuery::try_from(text).map_err(|_| unreadable())?);
+    parts.uri = http::Uri::from_parts(uri).map_err(|_| unreadable())?;
+    Ok(key)
+}
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "credential_tests.rs"]
+mod tests;

@@ -1,0 +1,255 @@
+//! The gate of a request, in the order of worker-protocol 5.3: key, address, rate, model.
+
+use core::net::IpAddr;
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::request::Parts;
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::control::Node;
+use super::cors;
+use super::credential;
+use super::denial::{Code, Denial};
+use super::gated::Gated;
+use super::headers::{self, Forwarding, X_FORWARDED_FOR};
+use super::models;
+use super::multipart;
+use super::outcome::{Outcome, Trail};
+use super::pages;
+use super::passage::Passage;
+use super::surface::{self, Destination, Nowhere};
+use crate::access::address::{Peer, client_address};
+use crate::access::rate_ledger::{LedgerKey, RateLedger, Taken};
+use crate::seed::Draws;
+
+/// The client's connection, as the listener sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// Its other end.
+    pub peer: Peer,
+    /// Whether it has TLS.
+    pub tls: bool,
+}
+
+/// A request whose path and key are good. Its address and rate come next.
+#[derive(Debug)]
+#[must_use = "a request goes on by `pass`"]
+pub struct Gate {
+    passage: Passage,
+    client: Option<IpAddr>,
+}
+
+impl Gate {
+    /// Takes a request's head in: path table, key, expiry.
+    ///
+    /// # Errors
+    /// The answer made here: a page about this node, a pre-flight's, or a refusal.
+    pub fn open(
+        mut parts: Parts,
+        connection: Connection,
+        node: Node<'_>,
+        draws: &mut Draws,
+    ) -> Result<Self, Box<Answer>> {
+        let request_id = headers::request_id(&parts.headers, draws);
+        let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
+        trail.cors = node.rules.allowed_origins.grant(&parts.headers);
+        if let Err(denial) = sane_head(&parts) {
+            return Err(Answer::refusal(trail, &denial));
+        }
+        if trail.cors.is_some() && cors::is_preflight(&parts) {
+            return Err(Answer::empty(trail, StatusCode::NO_CONTENT, cors::preflight(&parts.headers)));
+        }
+        let destination = match surface::destination(&parts.method, parts.uri.path()) {
+            Ok(Destination::Page(page)) => return Err(pages::answer(page, trail, node)),
+            Ok(destination) => destination,
+            Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
+        };
+        let client = client_of(&parts, connection, node);
+        let judged = credential::take(&mut parts, trail.surface).and_then(|hash| credential::judge(hash, node));
+        let holder = match judged {
+            Ok(holder) => holder,
+            Err(denial) => return Err(Answer::refusal(trail, &denial)),
+        };
+        trail.key = holder.ledger_key();
+        let forwarding = Forwarding {
+            peer: match connection.peer {
+                Peer::Ip(address) => Some(address.to_canonical()),
+                Peer::Unix => None,
+            },
+            trusted: node.rules.trusted_proxies.trusts(connection.peer),
+            tls: connection.tls,
+            host: host_of(&parts),
+        };
+        Ok(Self { passage: Passage { parts, trail, destination, holder, forwarding, boundary: None }, client })
+    }
+
+    /// Whose ledger entry [`Self::pass`] needs; `None` when the request has no rate limit, and no ledger is needed.
+    #[must_use]
+    pub fn ledger_key(&self) -> Option<&LedgerKey> {
+        self.passage.holder.rate_limit().and(self.passage.trail.key.as_ref())
+    }
+
+    /// Judges the client's address, counts the request, and answers what needs no body: listings, and what can be refused by its head.
+    ///
+    /// # Errors
+    /// The answer made here.
+    pub fn pass(mut self, ledger: Option<&mut RateLedger>, node: Node<'_>) -> Result<Gated, Box<Answer>> {
+        if let Err(denial) = self.count(ledger, node) {
+            return Err(self.passage.refuse(&denial));
+        }
+        match self.passage.destination.clone() {
+            Destination::ListModels => return Err(models::list(self.passage, node)),
+            Destination::GetModel(name) => return Err(models::get(self.passage, &name, node)),
+            Destination::PathModel { model, .. } => {
+                // The path says it all: nothing of the body needs to come before a refusal.
+                self.passage.trail.model = Some(Arc::from(model.as_str()));
+                if let Err(denial) = models::path_model(&self.passage, &model, node) {
+                    return Err(self.passage.refuse(&denial));
+                }
+            }
+            Destination::Unsupported | Destination::Page(_) => {
+                let denial = Denial::new(Code::NotSupported, "This path is not supported by this server yet.");
+                return Err(self.passage.refuse(&denial));
+            }
+            Destination::BodyModel => {}
+        }
+        match body_of(&self.passage.parts, node.rules.max_body_size) {
+            Ok(boundary) => self.passage.boundary = boundary,
+            Err(denial) => return Err(self.passage.refuse(&denial)),
+        }
+        Ok(Gated::new(self.passage, node.rules.max_body_size))
+    }
+
+    /// The client went away.
+    #[must_use]
+    pub fn gone(self) -> Outcome {
+        self.passage.gone()
+    }
+
+    fn count(&mut self, ledger: Option<&mut RateLedger>, node: Node<'_>) -> Result<(), Denial> {
+        let (Some(limit), Some(key)) = (self.passage.holder.rate_limit(), &self.passage.trail.key) else {
+            return self.address();
+        };
+        // Without its ledger a limited request cannot be judged, and is not let through.
+        let Some(ledger) = ledger else { return Err(Denial::overloaded()) };
+        let now = node.now.moment;
+        // Clients list before each session; a small limit would be spent on it.
+        let listing = matches!(self.passage.destination, Destination::ListModels | Destination::GetModel(_));
+        if listing || !self.inside() {
+            self.passage.trail.rate = Some(ledger.look(key, limit, now));
+            return self.address();
+        }
+        let (figures, fits) = match ledger.take(key, limit, now) {
+            Taken::Accepted(figures) => (figures, true),
+            Taken::Refused(figures) => (figures, false),
+        };
+        self.passage.trail.rate = Some(figures);
+        if fits { Ok(()) } else { Err(rate_denial(limit, figures.reset)) }
+    }
+}
+
+impl Gate {
+    fn inside(&self) -> bool {
+        self.passage.holder.addresses().allows(self.client)
+    }
+
+    fn address(&self) -> Result<(), Denial> {
+        if self.inside() {
+            return Ok(());
+        }
+        Err(Denial::new(
+            Code::IpNotAllowed,
+            "This API key may not be used from your network address. Use it from an allowed one.",
+        ))
+    }
+}
+
+fn rate_denial(limit: u32, reset: u32) -> Denial {
+    let denial = if limit == 0 {
+        Denial::new(Code::RateLimitExceeded, "This API key has a limit of 0 requests a minute. Ask for a higher one.")
+    } else {
+        Denial::new(
+            Code::RateLimitExceeded,
+            format!("This API key's limit of {limit} requests a minute is used up. Try again in {reset} s."),
+        )
+    };
+    denial.retry_after(reset)
+}
+
+fn host_of(parts: &Parts) -> Option<HeaderValue> {
+    let named = || HeaderValue::from_str(parts.uri.authority()?.as_str()).ok();
+    parts.headers.get(HOST).cloned().or_else(named)
+}
+
+fn client_of(parts: &Parts, connection: Connection, node: Node<'_>) -> Option<IpAddr> {
+    // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
+    let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
+    client_address(connection.peer, &node.rules.trusted_proxies, lines)
+}
+
+/// What makes two readers disagree about where a request ends, or whom it is for.
+fn sane_head(parts: &Parts) -> Result<(), Denial> {
+    let bad = |problem| Err(Denial::new(Code::InvalidRequest, problem));
+    let headers = &parts.headers;
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    if let Some(length) = lengths.next() {
+        if headers.contains_key(TRANSFER_ENCODING) {
+            return bad("The request has both Content-Length and Transfer-Encoding. Send one of them.");
+        }
+        if lengths.any(|other| other != length) {
+            return bad("The request has two different Content-Length lines. Send one.");
+        }
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => bad("The request has two Host lines. Send one."),
+        (None, None) if parts.version == http::Version::HTTP_11 && parts.uri.authority().is_none() => {
+            bad("The request has no Host line. Send one.")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn lost(nowhere: Nowhere) -> Denial {
+    match nowhere {
+        Nowhere::UnknownPath => {
+            Denial::new(Code::UnknownPath, "There is nothing at this path. Check the address and the API version.")
+        }
+        Nowhere::BadPath => Denial::new(
+            Code::InvalidRequest,
+            "The model name in the path is not percent-encoded UTF-8. Encode it and send the request again.",
+        ),
+        Nowhere::MethodNotAllowed(allow) => {
+            let mut denial =
+                Denial::new(Code::MethodNotAllowed, format!("This path does not take this method. Use {allow}."));
+            denial.allow = Some(allow);
+            denial
+        }
+    }
+}
+
+/// The boundary of a multipart body; refuses bodies that need not be read to be refused.
+fn body_of(parts: &Parts, limit: u64) -> Result<Option<Arc<str>>, Denial> {
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limit) {
+        return Err(Denial::body_too_large(limit));
+    }
+    for coding in parts.headers.get_all(CONTENT_ENCODING) {
+        if !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity") {
+            return Err(Denial::new(
+                Code::UnsupportedEncoding,
+                "The request body is compressed in a way this server does not read. Send it uncompressed.",
+            ));
+        }
+    }
+    match parts.headers.get(CONTENT_TYPE) {
+        Some(kind) => Ok(multipart::boundary(kind.as_bytes())?.map(Arc::from)),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "gate_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! A request that passed key, address and rate: its body comes next, then its model.
+
+use bytes::Bytes;
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::attempt::Admitted;
+use super::control::Node;
+use super::denial::Denial;
+use super::headers;
+use super::multipart;
+use super::outcome::{Outcome, Trail};
+use super::passage::Passage;
+use super::peek::{self, Peek};
+use super::surface::Destination;
+
+/// Waiting for its body.
+#[derive(Debug)]
+#[must_use = "a request goes on by `route`"]
+pub struct Gated {
+    passage: Passage,
+    max_body_size: u64,
+}
+
+impl Gated {
+    pub(super) const fn new(passage: Passage, max_body_size: u64) -> Self {
+        Self { passage, max_body_size }
+    }
+
+    /// Bytes of body to read at most. More: [`Self::refuse`] with [`Denial::body_too_large`].
+    #[must_use]
+    pub const fn max_body_size(&self) -> u64 {
+        self.max_body_size
+    }
+
+    /// What is known of the request.
+    #[must_use]
+    pub const fn trail(&self) -> &Trail {
+        &self.passage.trail
+    }
+
+    /// Refuses for a reason that only the shell can see.
+    #[must_use]
+    pub fn refuse(self, denial: &Denial) -> Box<Answer> {
+        self.passage.refuse(denial)
+    }
+
+    /// The client went away.
+    #[must_use]
+    pub fn gone(self) -> Outcome {
+        self.passage.gone()
+    }
+
+    /// Finds the model and decides whether it may be used.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn route(mut self, body: Bytes, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
+        let place = match self.peek(&body) {
+            Ok(place) => place,
+            Err(denial) => return Err(self.passage.refuse(&denial)),
+        };
+        let asked = match (&place, &self.passage.destination) {
+            (Some(peek), _) => peek.model.clone(),
+            (None, Destination::PathModel { model, .. }) => Arc::from(model.as_str()),
+            (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
+        };
+        self.passage.trail.model = Some(asked.clone());
+        let pool = match self.passage.holder.model(&asked, node) {
+            Ok(pool) => pool.key.clone(),
+            Err(denial) => return Err(self.passage.refuse(&denial)),
+        };
+        self.passage.trail.known_model = true;
+        let Passage { parts, trail, forwarding, .. } = &mut self.passage;
+        headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, node.rules.forward_credentials);
+        Ok(Admitted { passage: self.passage, model: asked, pool, body, place })
+    }
+
+    fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {
+        match (&self.passage.destination, &self.passage.boundary) {
+            (Destination::PathModel { .. }, _) => Ok(None),
+            (_, Some(boundary)) => multipart::peek(body, boundary).map(Some),
+            (_, None) => peek::json(body).map(Some),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What headers pass, and which are ours (data-plane 3.8, 3.9).
+
+use core::net::IpAddr;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::cors;
+use super::outcome::Trail;
+use crate::access::rate_ledger::RateFigures;
+use crate::limits::REQUEST_ID_BYTES;
+use crate::seed::Draws;
+
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(super) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+const X_MODEL: HeaderName = HeaderName::from_static("x-appproxy-model");
+const X_BACKEND: HeaderName = HeaderName::from_static("x-appproxy-backend");
+const X_FALLBACK: HeaderName = HeaderName::from_static("x-appproxy-fallback");
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Headers that mean one connection only, whatever `Connection` names.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The client's request id when it is fit to be logged and passed on, else a new one.
+pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue {
+    let mut given = headers.get_all(X_REQUEST_ID).iter();
+    match (given.next(), given.next()) {
+        (Some(id), None) if is_request_id(id.as_bytes()) => id.clone(),
+        _ => {
+            HeaderValue::from_str(&draws.uuid().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
+        }
+    }
+}
+
+fn is_request_id(bytes: &[u8]) -> bool {
+    (1..=REQUEST_ID_BYTES).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+}
+
+/// Removes what belongs to one connection: the fixed set and whatever `Connection` names.
+pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// What `Forwarding` adds to the request for the replica.
+#[derive(Debug, Clone)]
+pub(super) struct Forwarding {
+    /// The peer's own address, unless it is a unix socket.
+    pub(super) peer: Option<IpAddr>,
+    /// Whether the peer's own `X-Forwarded-*` are believed.
+    pub(super) trusted: bool,
+    /// Whether the client's connection has TLS.
+    pub(super) tls: bool,
+    /// The host the client asked for.
+    pub(super) host: Option<HeaderValue>,
+}
+
+/// Turns a client's headers into those that any replica may see; what depends on the replica comes later.
+pub(super) fn prepare_outbound(
+    headers: &mut HeaderMap,
+    forwarding: &Forwarding,
+    request_id: &HeaderValue,
+    keep_credentials: bool,
+) {
+    strip_hop_by_hop(headers);
+    for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
+        headers.remove(name);
+    }
+    if !keep_credentials {
+        for name in [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
+            headers.remove(name);
+        }
+    }
+    headers.insert(X_REQUEST_ID, request_id.clone());
+    forward(headers, forwarding);
+}
+
+fn forward(headers: &mut HeaderMap, forwarding: &Forwarding) {
+    if !forwarding.trusted {
+        for name in [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, header::FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    if let Some(address) = forwarding.peer
+        && let Some(value) = appended(headers, &address.to_string())
+    {
+        headers.insert(X_FORWARDED_FOR, value);
+    }
+    if !headers.contains_key(X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if forwarding.tls { "https" } else { "http" }));
+    }
+    if !headers.contains_key(X_FORWARDED_HOST)
+        && let Some(host) = &forwarding.host
+    {
+        headers.insert(X_FORWARDED_HOST, host.clone());
+    }
+}
+
+/// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
+fn appended(headers: &HeaderMap, address: &str) -> Option<HeaderValue> {
+    let mut all = Vec::with_capacity(64);
+    for line in headers.get_all(X_FORWARDED_FOR) {
+        all.extend_from_slice(line.as_bytes());
+        all.extend_from_slice(b", ");
+    }
+    all.extend_from_slice(address.as_bytes());
+    HeaderValue::from_bytes(&all).ok()
+}
+
+/// Turns a replica's headers into those the client gets: repeated ones stay, in order.
+pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail) {
+    strip_hop_by_hop(headers);
+    for name in [X_MODEL, X_BACKEND, X_FALLBACK] {
+        headers.remove(name);
+    }
+    mark(headers, trail);
+}
+
+/// Adds what every answer carries: request id, model, backend, rate figures.
+pub(super) fn mark(headers: &mut HeaderMap, trail: &Trail) {
+    headers.insert(X_REQUEST_ID, trail.request_id.clone());
+    if let Some(model) = trail.model.as_deref()
+        && let Ok(value) = HeaderValue::from_bytes(model.as_bytes())
+    {
+        headers.insert(X_MODEL, value);
+    }
+    if let Some(backend) = trail.backend.as_deref()
+        && let Ok(value) = HeaderValue::from_bytes(backend.as_bytes())
+    {
+        headers.insert(X_BACKEND, value);
+    }
+    if let Some(grant) = &trail.cors {
+        cors::mark(headers, grant);
+    }
+    if let Some(RateFigures { limit, remaining, reset }) = trail.rate {
+        headers.insert(X_LIMIT, limit.into());
+        headers.insert(X_REMAINING, remaining.into());
+        headers.insert(X_RESET, reset.into());
+    }
+}
+
+#[cfg(test)]
+#[path = "headers_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! The request for one replica (data-plane 3.2, 3.7, 3.9).
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Uri};
+
+use super::attempt::Admitted;
+use super::headers::{X_API_KEY, X_GOOG_API_KEY};
+use super::rules::{ExchangeRules, RewriteModel};
+use super::surface::{Destination, Surface, encode_segment};
+use crate::desired::{Backend, BackendKind};
+
+/// A body in up to three frames, none of them copied: before the model's name, the new name, and after it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload {
+    frames: [Bytes; 3],
+}
+
+impl core::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
+}
+
+impl Payload {
+    const fn whole(body: Bytes) -> Self {
+        Self { frames: [body, Bytes::new(), Bytes::new()] }
+    }
+
+    /// The frames in order; empty ones may be among them.
+    #[must_use]
+    pub fn into_frames(self) -> [Bytes; 3] {
+        self.frames
+    }
+
+    /// Bytes of all frames.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frames.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there is not one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Whether a backend of this kind has the paths of a surface (data-plane 5).
+pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
+    match kind {
+        BackendKind::Vllm | BackendKind::Generic => !matches!(surface, Surface::Gemini),
+        BackendKind::OpenAi => matches!(surface, Surface::OpenAi),
+        BackendKind::Anthropic => matches!(surface, Surface::Anthropic),
+        BackendKind::Gemini => matches!(surface, Surface::Gemini),
+    }
+}
+
+/// The whole request, with an absolute URI; `None` when the backend's address makes none.
+pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Request<Payload>> {
+    let parts = &admitted.passage.parts;
+    let new_name = replacement(admitted, backend, rules);
+    let authority = Authority::try_from(backend.authority()).ok()?;
+    let path = path_for(admitted, backend, new_name)?;
+    let payload = payload(admitted, new_name);
+
+    let mut headers = parts.headers.clone();
+    headers.insert(HOST, HeaderValue::from_str(authority.as_str()).ok()?);
+    headers.insert(CONTENT_LENGTH, payload.len().into());
+    credential(&mut headers, backend);
+
+    let mut uri = http::uri::Parts::default();
+    uri.scheme = Some(if backend.tls { Scheme::HTTPS } else { Scheme::HTTP });
+    uri.authority = Some(authority);
+    uri.path_and_query = Some(path);
+    let mut request = Request::new(payload);
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = Uri::from_parts(uri).ok()?;
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+/// The name to put in the place of the one asked for, when the backend is known not to list that one.
+fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
+    match rules.rewrite_model {
+        RewriteModel::Auto => backend.own_name(&admitted.model).map(|name| &**name),
+        RewriteModel::Never => None,
+    }
+}
+
+fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
+    let body = &admitted.body;
+    let (Some(place), Some(name)) = (&admitted.place, new_name) else { return Payload::whole(body.clone()) };
+    if place.span.start > place.span.end || place.span.end > body.len() {
+        return Payload::whole(body.clone());
+    }
+    Payload {
+        frames: [body.slice(..place.span.start), Bytes::from(place.spelling.write(name)), body.slice(place.span.end..)],
+    }
+}
+
+fn path_for(admitted: &Admitted, backend: &Backend, new_name: Option<&str>) -> Option<PathAndQuery> {
+    let uri = &admitted.passage.parts.uri;
+    let given = uri.path_and_query()?;
+    let renamed = match (&admitted.passage.destination, new_name) {
+        (Destination::PathModel { verb, .. }, Some(name)) => {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            Some(format!("/v1beta/models/{}{verb}{query}", encode_segment(name)))
+        }
+        _ => None,
+    };
+    let path = renamed.as_deref().unwrap_or_else(|| given.as_str());
+    let base = base_before(&backend.base_path, path);
+    if base.is_empty() && renamed.is_none() {
+        return Some(given.clone());
+    }
+    PathAndQuery::try_from(format!("{base}{path}")).ok()
+}
+
+/// The base path without a last segment that the path begins with: an address may be configured with or without `/v1`.
+fn base_before<'a>(base: &'a str, path: &str) -> &'a str {
+    let Some((before, last)) = base.rsplit_once('/') else { return base };
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    if !last.is_empty() && last == first { before } else { base }
+}
+
+/// A configured credential, in the place where the backend's kind looks for one.
+fn credential(headers: &mut HeaderMap, backend: &Backend) {
+    let Some(secret) = &backend.credential else { return };
+    for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
+        headers.remove(name);
+    }
+    let (name, value) = match backend.kind {
+        BackendKind::Anthropic => (X_API_KEY, HeaderValue::from_str(secret.expose())),
+        BackendKind::Gemini => (X_GOOG_API_KEY, HeaderValue::from_str(secret.expose())),
+        BackendKind::Vllm | BackendKind::Generic | BackendKind::OpenAi => {
+            (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {}", secret.expose())))
+        }
+    };
+    if let Ok(mut value) = value {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "outbound_tests.rs"]
+mod tests;

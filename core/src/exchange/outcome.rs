@@ -1,0 +1,169 @@
+//! The record of one exchange: what the access log line and the metrics are made of.
+
+use http::{HeaderValue, Method, StatusCode, Uri};
+use std::sync::Arc;
+
+use super::denial::Code;
+use super::surface::Surface;
+use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::time::Moment;
+use crate::wire::ids::KeyId;
+
+/// What is known of a request so far. Travels by value through the states and ends in an [`Outcome`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Trail {
+    pub(super) method: Method,
+    /// Holds the query; only the path is shown.
+    pub(super) uri: Uri,
+    pub(super) surface: Surface,
+    pub(super) request_id: HeaderValue,
+    pub(super) arrived: Moment,
+    pub(super) key: Option<LedgerKey>,
+    pub(super) rate: Option<RateFigures>,
+    pub(super) model: Option<Arc<str>>,
+    pub(super) known_model: bool,
+    pub(super) backend: Option<Arc<str>>,
+    pub(super) attempts: u32,
+    /// What `Access-Control-Allow-Origin` says.
+    pub(super) cors: Option<HeaderValue>,
+}
+
+impl Trail {
+    /// The record of a request whose head is all that is known.
+    pub(super) fn begun(method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) -> Self {
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            surface: Surface::of_path(uri.path()),
+            request_id,
+            arrived,
+            key: None,
+            rate: None,
+            model: None,
+            known_model: false,
+            backend: None,
+            attempts: 0,
+            cors: None,
+        }
+    }
+
+    /// The request's method.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The request's path, without its query (which may hold a key).
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// Whose protocol the request speaks.
+    #[must_use]
+    pub const fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// The request's id, as sent both ways.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+
+    /// When its head had been read.
+    #[must_use]
+    pub const fn arrived(&self) -> Moment {
+        self.arrived
+    }
+
+    /// The id of the key it came with.
+    #[must_use]
+    pub fn key_id(&self) -> Option<&KeyId> {
+        self.key.as_ref().map(LedgerKey::id)
+    }
+
+    /// The model asked for, for the log; may be any text a client sent.
+    #[must_use]
+    pub const fn model(&self) -> Option<&Arc<str>> {
+        self.model.as_ref()
+    }
+
+    /// The model asked for when it is one that is served here: fit for a metric label.
+    #[must_use]
+    pub fn known_model(&self) -> Option<&Arc<str>> {
+        self.model.as_ref().filter(|_| self.known_model)
+    }
+
+    /// The backend tried last.
+    #[must_use]
+    pub const fn backend(&self) -> Option<&Arc<str>> {
+        self.backend.as_ref()
+    }
+
+    /// How many backends were tried.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub(super) const fn end(self, status: StatusCode, denial: Option<Code>, end: EndOfBody) -> Outcome {
+        Outcome { trail: self, status, denial, end, body_bytes: 0 }
+    }
+}
+
+impl core::fmt::Debug for Trail {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // The query may hold a key.
+        f.debug_struct("Trail")
+            .field("method", &self.method)
+            .field("path", &self.path())
+            .field("request_id", &self.request_id())
+            .field("key_id", &self.key_id())
+            .field("model", &self.model)
+            .field("backend", &self.backend)
+            .field("attempts", &self.attempts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an answer's body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EndOfBody {
+    /// All of it was passed on.
+    Complete,
+    /// The client went away.
+    DownstreamGone,
+    /// The replica broke off.
+    UpstreamBroke,
+    /// The replica was silent for `request.idle_timeout`.
+    UpstreamIdle,
+}
+
+impl EndOfBody {
+    /// The end as a log word.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::DownstreamGone => "client_gone",
+            Self::UpstreamBroke => "upstream_broke",
+            Self::UpstreamIdle => "upstream_idle",
+        }
+    }
+}
+
+/// The record of one exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was asked, by whom, and where it went.
+    pub trail: Trail,
+    /// The status that was sent; 499 when the client went away before any was.
+    pub status: StatusCode,
+    /// Our own reason, when we refused.
+    pub denial: Option<Code>,
+    /// How the body ended.
+    pub end: EndOfBody,
+    /// Body bytes sent to the client.
+    pub body_bytes: u64,
+}

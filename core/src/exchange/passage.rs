@@ -1,0 +1,43 @@
+//! What all states of one exchange carry.
+
+use http::request::Parts;
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::denial::Denial;
+use super::headers::Forwarding;
+use super::holder::Holder;
+use super::outcome::{EndOfBody, Outcome, Trail};
+use super::surface::Destination;
+
+/// The request's head, who asks, and the record so far. Moved from state to state.
+pub(super) struct Passage {
+    pub(super) parts: Parts,
+    pub(super) trail: Trail,
+    pub(super) destination: Destination,
+    pub(super) holder: Holder,
+    pub(super) forwarding: Forwarding,
+    /// Of `multipart/form-data`.
+    pub(super) boundary: Option<Arc<str>>,
+}
+
+/// Recorded for a client that went away before it got a status; never sent.
+pub(super) const CLIENT_GONE: u16 = 499;
+
+impl core::fmt::Debug for Passage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // The head holds credentials.
+        self.trail.fmt(f)
+    }
+}
+
+impl Passage {
+    pub(super) fn refuse(self, denial: &Denial) -> Box<Answer> {
+        Answer::refusal(self.trail, denial)
+    }
+
+    pub(super) fn gone(self) -> Outcome {
+        let status = http::StatusCode::from_u16(CLIENT_GONE).unwrap_or(http::StatusCode::BAD_REQUEST);
+        self.trail.end(status, None, EndOfBody::DownstreamGone)
+    }
+}

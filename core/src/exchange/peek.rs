@@ -1,0 +1,150 @@
+//! Finds `model` and `stream` in a JSON body without building the document (data-plane 3.1).
+//!
+//! The whole body is validated on the way. What two readers could understand differently is refused: a second top-level
+//! `model` or `stream`, in whatever spelling of the key.
+
+use core::fmt;
+use core::ops::Range;
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::denial::{Code, Denial};
+
+/// What the gate and the rewrite need to know of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peek {
+    /// The model asked for.
+    pub model: Arc<str>,
+    /// Where its value stands in the body, quotes included.
+    pub span: Range<usize>,
+    /// What a new name must look like in its place.
+    pub spelling: Spelling,
+    /// Whether a stream is asked for.
+    pub stream: bool,
+}
+
+/// How a name is written at its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// As a JSON string.
+    Json,
+    /// As it is (a multipart part).
+    Plain,
+}
+
+impl Spelling {
+    /// `name`, ready for its place.
+    #[must_use]
+    pub fn write(self, name: &str) -> String {
+        match self {
+            // A string always serialises.
+            Self::Json => serde_json::to_string(name).unwrap_or_default(),
+            Self::Plain => name.to_owned(),
+        }
+    }
+}
+
+/// Looks into a JSON body.
+///
+/// # Errors
+/// 400 `invalid_json`, `missing_model` or `invalid_model` (data-plane 9).
+pub fn json(body: &[u8]) -> Result<Peek, Denial> {
+    let text = core::str::from_utf8(body).map_err(|_| invalid("it is not valid UTF-8"))?;
+    if text.starts_with('\u{feff}') {
+        return Err(invalid("it starts with a byte order mark; send plain UTF-8"));
+    }
+    if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
+        return Err(invalid("it is not a JSON object"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let found = reader.deserialize_map(TopLevel).map_err(|error| fault(&error))?;
+    reader.end().map_err(|error| fault(&error))?;
+
+    let Some(raw) = found.model else {
+        return Err(Denial::new(Code::MissingModel, "The request body has no `model`. Name the model to use."));
+    };
+    let model = if raw.get().starts_with('"') {
+        serde_json::from_str::<Text<'_>>(raw.get()).map_err(|_| invalid("`model` holds a broken escape"))?
+    } else {
+        return Err(invalid_model());
+    };
+    if model.0.is_empty() {
+        return Err(invalid_model());
+    }
+    // `raw` borrows from `text`, so the difference of the addresses is its place.
+    let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+    Ok(Peek {
+        model: Arc::from(&*model.0),
+        span: start..start.saturating_add(raw.get().len()),
+        spelling: Spelling::Json,
+        stream: found.stream.is_some_and(|raw| raw.get() == "true"),
+    })
+}
+
+/// What 400 `invalid_model` says, wherever the model stands.
+pub(super) fn invalid_model() -> Denial {
+    Denial::new(Code::InvalidModel, "`model` must be a non-empty string. Name the model to use.")
+}
+
+fn invalid(problem: &str) -> Denial {
+    Denial::new(Code::InvalidJson, format!("The request body cannot be read: {problem}."))
+}
+
+/// serde_json's own words name only what it expected and where, never the body's content; a duplicate names the key,
+/// which is one of our two.
+fn fault(error: &serde_json::Error) -> Denial {
+    invalid(&error.to_string())
+}
+
+/// A string that borrows where it has no escapes.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct Found<'a> {
+    model: Option<&'a RawValue>,
+    stream: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Key {
+    Model,
+    Stream,
+    #[serde(other)]
+    Other,
+}
+
+struct TopLevel;
+
+impl<'de> Visitor<'de> for TopLevel {
+    type Value = Found<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Found { model: None, stream: None };
+        while let Some(key) = map.next_key()? {
+            let (place, name) = match key {
+                Key::Model => (&mut found.model, "model"),
+                Key::Stream => (&mut found.stream, "stream"),
+                Key::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            if place.replace(map.next_value()?).is_some() {
+                return Err(A::Error::custom(format_args!("`{name}` stands in it twice")));
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+#[path = "peek_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! What the configuration says about exchanges, resolved to plain data.
+
+use core::time::Duration;
+
+use super::cors::AllowedOrigins;
+use super::operator_keys::OperatorKeys;
+use crate::access::address::TrustedProxies;
+
+/// Everything of the configuration that a request's way depends on. Swapped whole on a reload.
+#[derive(Debug, Clone)]
+pub struct ExchangeRules {
+    /// `server.trusted_proxies`.
+    pub trusted_proxies: TrustedProxies,
+    /// `server.cors.allowed_origins`.
+    pub allowed_origins: AllowedOrigins,
+    /// Who needs a key.
+    pub key_gate: KeyGate,
+    /// `api_keys.keys`.
+    pub operator_keys: OperatorKeys,
+    /// `appproxy_router.hide_forbidden_models`: a model that is not allowed looks unpublished.
+    pub hide_forbidden_models: bool,
+    /// `routing.rewrite_model`.
+    pub rewrite_model: RewriteModel,
+    /// `routing.forward_credentials`: the client's credential reaches the replica. Legacy mode only; the configuration
+    /// refuses it elsewhere.
+    pub forward_credentials: bool,
+    /// `server.max_body_size`, in bytes. Above: 413.
+    pub max_body_size: u64,
+    /// `request.max_retries`: further candidates after the first.
+    pub max_retries: u32,
+    /// `request.connect_timeout`.
+    pub connect_timeout: Duration,
+    /// `request.first_byte_timeout`.
+    pub first_byte_timeout: Duration,
+    /// `request.idle_timeout`, between two chunks of an answer.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ExchangeRules {
+    /// The documented defaults of a plain router: no key needed (data-plane 2, 3).
+    fn default() -> Self {
+        Self {
+            trusted_proxies: TrustedProxies::default(),
+            allowed_origins: AllowedOrigins::Nobody,
+            key_gate: KeyGate::Open,
+            operator_keys: OperatorKeys::default(),
+            hide_forbidden_models: false,
+            rewrite_model: RewriteModel::Auto,
+            forward_credentials: false,
+            max_body_size: 100 * 1024 * 1024,
+            max_retries: 2,
+            connect_timeout: Duration::from_secs(5),
+            first_byte_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Who needs a key (worker-protocol 5.2, 5.3; 9, Gate).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyGate {
+    /// A plain router without `api_keys`: nobody; keys are not looked at.
+    Open,
+    /// `api_keys.mode: permissive`: none is needed, but one that is shown must be valid.
+    Permissive,
+    /// `api_keys.mode: blocking`: everybody needs an operator key.
+    Blocking,
+    /// The ROUTER worker: everybody needs an operator key or a model API key.
+    Published,
+}
+
+/// `routing.rewrite_model` (data-plane 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RewriteModel {
+    /// Where the replica is known not to list the requested name, it gets the first one it lists.
+    #[default]
+    Auto,
+    /// The name is never touched.
+    Never,
+}

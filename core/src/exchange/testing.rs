@@ -1,0 +1,262 @@
+//! A small world for the tests of this folder: a ROUTER worker with two published models, static backends and keys.
+//!
+//! Published: `m1` (alias `a1`) on one replica of vLLM, `org/c` on the same endpoint, `two` on two replicas, `empty` on
+//! nothing. Static: `gpt` (alias `g`) on `openai`, `claude` on `anthropic`, `gemini` on `gemini`.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request};
+use std::sync::Arc;
+use uuid::Uuid;
+
+use super::operator_keys::hash_bytes;
+use super::{
+    Admitted, Answer, Connection, Control, ExchangeRules, Gate, Gated, KeyGate, Node, OperatorKey, OperatorKeys,
+};
+use crate::access::address::Peer;
+use crate::access::rate_ledger::RateLedger;
+use crate::desired::{BackendKind, Desired, Rules};
+use crate::exchange::selection::Selection;
+use crate::secret::Secret;
+use crate::seed::{Draws, Seed};
+use crate::serving::{RoutingWeights, Serving, ServingSettings, ServingView, StaticBackend, StaticModel};
+use crate::time::{Moment, Now, UnixMillis};
+use crate::wire::circuit::{AppMode, Circuit, Protocol, Ratio, Route};
+use crate::wire::ids::{CircuitId, EndpointId, KeyId, NodeId, RouteId};
+use crate::wire::key::ApiKey;
+use crate::wire::publication::{ControlMode, Mapping, Publication};
+use crate::worker::Standing;
+
+pub(super) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
+pub(super) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
+
+pub(super) struct World {
+    pub(super) rules: ExchangeRules,
+    pub(super) view: Arc<ServingView>,
+    pub(super) control: Control,
+    pub(super) now: Now,
+    pub(super) ledger: RateLedger,
+    pub(super) selection: Selection,
+    pub(super) draws: Draws,
+    pub(super) peer: Peer,
+}
+
+/// The key whose text is `id`, with nothing special about it.
+pub(super) fn key(id: &str) -> ApiKey {
+    ApiKey {
+        key_id: KeyId::from(format!("id-of-{id}").as_str()),
+        token_hash: hash_bytes(id.as_bytes()),
+        allowed_models: Vec::new(),
+        expires_at: None,
+        rate_limit: None,
+        allowed_client_ips: None,
+    }
+}
+
+pub(super) fn operator(id: &str) -> OperatorKey {
+    OperatorKey {
+        id: format!("id-of-{id}").into(),
+        hash: hash_bytes(id.as_bytes()),
+        allowed_models: Vec::new(),
+        rate_limit: None,
+        allowed_client_ips: None,
+        expires_at: None,
+    }
+}
+
+impl World {
+    /// Keys: `all` (everything), `some` (`m1` and `org/c`), `three` (3 a minute), `zero`, `office` (10.0.0.0/8), `old`
+    /// (expired at [`ENDS`]); operator key `root`.
+    pub(super) fn new() -> Self {
+        let allowed = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+        let keys = [
+            key("all"),
+            ApiKey { allowed_models: allowed(&["m1", "org/c", "not-published"]), ..key("some") },
+            ApiKey { rate_limit: Some(3), ..key("three") },
+            ApiKey { rate_limit: Some(0), ..key("zero") },
+            ApiKey { allowed_client_ips: Some(vec!["10.0.0.0/8".to_owned()]), ..key("office") },
+            ApiKey { expires_at: Some(ENDS), ..key("old") },
+        ];
+        Self::with_keys(keys.into())
+    }
+
+    pub(super) fn with_keys(keys: Vec<ApiKey>) -> Self {
+        let mut desired = desired();
+        desired.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
+        let mut world = Self {
+            rules: ExchangeRules {
+                key_gate: KeyGate::Published,
+                operator_keys: OperatorKeys::new([operator("root")]),
+                ..ExchangeRules::default()
+            },
+            view: Arc::new(ServingView::default()),
+            control: Control::Worker { authority: Arc::from("here"), standing: standing() },
+            now: Now { moment: Moment::from_millis(5000), wall: UnixMillis(ENDS.0 - 1) },
+            ledger: RateLedger::new(),
+            selection: Selection::new(),
+            draws: Draws::new(Seed::from_number(1)),
+            peer: Peer::Ip([192, 0, 2, 1].into()),
+        };
+        world.show(&mut desired);
+        world
+    }
+
+    pub(super) fn show(&mut self, desired: &mut Desired) {
+        let mut serving = Serving::new(&settings());
+        let touched = desired.take_touched();
+        self.view = serving.update(desired, &touched).unwrap().view;
+    }
+
+    pub(super) fn node(&self) -> Node<'_> {
+        Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now }
+    }
+
+    pub(super) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
+        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let gate = Gate::open(request, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
+        let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
+        gate.pass(ledger, node)
+    }
+
+    pub(super) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
+        let gated = self.pass(request)?;
+        gated.route(Bytes::copy_from_slice(body.as_bytes()), self.node())
+    }
+
+    /// The answer that is made here.
+    pub(super) fn answer(&mut self, request: Parts, body: &str) -> Box<Answer> {
+        match self.admit(request, body) {
+            Ok(admitted) => panic!("let through: {admitted:?}"),
+            Err(answer) => answer,
+        }
+    }
+
+    /// `code` of the answer's status and OpenAI code, or `200`.
+    pub(super) fn verdict(&mut self, request: Parts, body: &str) -> String {
+        match self.admit(request, body) {
+            Ok(_) => "let through".to_owned(),
+            Err(answer) => said(&answer),
+        }
+    }
+}
+
+/// Status and code of an answer.
+pub(super) fn said(answer: &Answer) -> String {
+    let code = answer.outcome.denial.map_or("", |code| code.label());
+    format!("{} {code}", answer.status.as_u16()).trim_end().to_owned()
+}
+
+/// A request with `Host`, and headers given as `name: value` lines.
+pub(super) fn request(method: &str, path: &str, lines: &[&str]) -> Parts {
+    let mut parts = Request::builder().method(method).uri(path).body(()).unwrap().into_parts().0;
+    parts.headers = lines_of(lines);
+    parts.headers.entry("host").or_insert(HeaderValue::from_static("models.example.com"));
+    parts
+}
+
+pub(super) fn lines_of(lines: &[&str]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let (name, value) = line.split_once(": ").unwrap();
+        headers.append(name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap());
+    }
+    headers
+}
+
+/// A chat request of the key whose text is `key`.
+pub(super) fn chat(key: &str) -> Parts {
+    request("POST", "/v1/chat/completions", &[&format!("authorization: Bearer {key}")])
+}
+
+pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+}
+
+pub(super) fn standing() -> Standing {
+    Standing {
+        node_id: NodeId(Uuid::from_u128(9)),
+        worker_id: None,
+        registered: true,
+        bus_up: Some(true),
+        last_full_pull: Some(Moment::START),
+        revision: None,
+        leaving: false,
+        max_staleness: None,
+        max_key_staleness: None,
+        trouble: Vec::new(),
+    }
+}
+
+fn settings() -> ServingSettings {
+    let backend = |name: &str, kind, model: &str, aliases: &[&str]| StaticBackend {
+        name: name.into(),
+        kind,
+        tls: true,
+        host: format!("{name}.example.com").into(),
+        port: 443,
+        base_path: Arc::from("/v1"),
+        credential: Some(Secret::new("backend-secret")),
+        weight: 1,
+        models: vec![StaticModel {
+            name: model.into(),
+            aliases: aliases.iter().map(|alias| Arc::from(*alias)).collect(),
+        }],
+    };
+    ServingSettings {
+        rules: Rules::Router,
+        weights: RoutingWeights::Normalised,
+        backends: vec![
+            backend("openai", BackendKind::OpenAi, "gpt", &["g"]),
+            backend("anthropic", BackendKind::Anthropic, "claude", &[]),
+            backend("gemini", BackendKind::Gemini, "gemini", &[]),
+        ],
+    }
+}
+
+pub(super) fn desired() -> Desired {
+    let mut desired = Desired::new("here");
+    for (endpoint, replicas) in [(1, 1), (2, 2)] {
+        desired.upsert_circuit(circuit(endpoint, replicas));
+    }
+    let published =
+        [("m1", &["a1"][..], Some(1)), ("org/c", &[], Some(1)), ("two", &[], Some(2)), ("empty", &[], None)];
+    for (model, aliases, endpoint) in published {
+        desired.upsert_publication(Publication {
+            model: model.into(),
+            aliases: aliases.iter().map(|alias| Arc::from(*alias)).collect(),
+            mappings: endpoint
+                .map(|id: u128| Mapping { endpoint_id: EndpointId(Uuid::from_u128(id)), ratio: Ratio(1.0) })
+                .into_iter()
+                .collect(),
+            control_mode: ControlMode::Manual,
+        });
+    }
+    desired
+}
+
+fn circuit(endpoint: u128, replicas: u16) -> Circuit {
+    let route = |index: u16| Route {
+        route_id: Some(RouteId(Uuid::from_u128(endpoint * 100 + u128::from(index)))),
+        index: index.into(),
+        session_id: None,
+        kernel_host: Some("10.9.9.9".to_owned()),
+        kernel_port: 9000 + index,
+        protocol: Protocol::Http,
+        traffic_ratio: Ratio(1.0),
+        replica_group_id: None,
+    };
+    Circuit {
+        id: CircuitId(Uuid::from_u128(endpoint * 10)),
+        app: None,
+        protocol: Protocol::Http,
+        app_mode: AppMode::Inference,
+        open_to_public: false,
+        allowed_client_ips: None,
+        subdomain: None,
+        endpoint_id: Some(EndpointId(Uuid::from_u128(endpoint))),
+        runtime_variant: Some("vllm".to_owned()),
+        created_at: None,
+        routes: (0..replicas).map(route).collect(),
+        replica_groups: Vec::new(),
+    }
+}

@@ -1,0 +1,74 @@
+//! What differs between the two workers, in one place: each function is one dispatch.
+
+use core::time::Duration;
+
+use super::Worker;
+use super::pull::Scope;
+use crate::config::worker::Mode;
+use crate::desired::Rules;
+use crate::wire::register::heartbeat_body;
+
+/// The rules by which circuits become backends.
+pub(super) const fn rules(mode: &Mode) -> Rules {
+    match mode {
+        #[cfg(feature = "appproxy-router")]
+        Mode::Router(_) => Rules::Router,
+        // A configuration whose mode is not built in is refused when it is read.
+        #[cfg(not(feature = "appproxy-router"))]
+        Mode::Router(_) => Rules::StaticOnly,
+        Mode::Legacy(_) => Rules::StaticOnly,
+    }
+}
+
+/// The bound on how long model API keys may be used without a successful pull.
+pub(super) const fn max_key_staleness(mode: &Mode) -> Option<Duration> {
+    match mode {
+        Mode::Router(router) => router.max_key_staleness,
+        Mode::Legacy(_) => None,
+    }
+}
+
+impl Worker {
+    /// The legacy worker's heartbeat has no body.
+    pub(super) fn mode_heartbeat_body(&self) -> Option<String> {
+        match self.config.mode {
+            Mode::Router(_) => Some(heartbeat_body(self.node_id)),
+            Mode::Legacy(_) => None,
+        }
+    }
+
+    /// The ROUTER worker says which of its nodes leaves.
+    pub(super) fn mode_delete_query(&self) -> String {
+        match self.config.mode {
+            Mode::Router(_) => format!("?node_id={}", self.node_id),
+            Mode::Legacy(_) => String::new(),
+        }
+    }
+
+    /// Whether publications and keys concern this worker.
+    pub(super) const fn mode_has_router_config(&self) -> bool {
+        match self.config.mode {
+            Mode::Router(_) => true,
+            Mode::Legacy(_) => false,
+        }
+    }
+
+    /// The scope that is complete in this mode, and what a partial one comes to.
+    pub(super) const fn mode_scope(&self, scope: Scope) -> Scope {
+        if self.mode_has_router_config() { scope } else { Scope::Full }
+    }
+
+    /// The words for a registration refused with 400 or 422, and whether only an operator can mend it.
+    pub(super) fn refused_registration(&self, text: String) -> (String, bool) {
+        match self.config.mode {
+            Mode::Router(_) => (
+                format!(
+                    "the coordinator refused the registration of a ROUTER worker: {text}; most likely it is older \
+                     than BEP-1053 and does not know `frontend_mode: router`"
+                ),
+                true,
+            ),
+            Mode::Legacy(_) => (format!("the coordinator refused the registration: {text}"), true),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Notices to the operator, and what is wrong right now.
+
+use std::collections::BTreeMap;
+
+use super::Worker;
+use super::call::{CallOutcome, TransportFailure};
+use super::output::{Event, Severity};
+use crate::wire::register::error_text;
+
+/// Lasting trouble, worst first. `/health` lists what is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    Register,
+    Pull,
+    Heartbeat,
+    Bus,
+    Traffics,
+}
+
+impl Trouble {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Register => "register_failed",
+            Self::Pull => "pull_failed",
+            Self::Heartbeat => "heartbeat_failed",
+            Self::Bus => "bus_lost",
+            Self::Traffics => "accepted_traffics_mismatch",
+        }
+    }
+
+    const fn over(self) -> &'static str {
+        match self {
+            Self::Register => "registered",
+            Self::Pull => "pulls work again",
+            Self::Heartbeat => "heartbeats work again",
+            Self::Bus => "the event bus is back",
+            Self::Traffics => "accepted_traffics agree again",
+        }
+    }
+}
+
+/// What is wrong now.
+pub(super) type Troubles = BTreeMap<Trouble, String>;
+
+impl Worker {
+    pub(super) fn notice(&mut self, severity: Severity, code: &'static str, text: impl Into<String>) {
+        self.outputs.event(Event::Notice { severity, code: code.into(), text: text.into() });
+    }
+
+    /// Something is wrong and stays so until [`Self::trouble_over`].
+    pub(super) fn trouble(&mut self, trouble: Trouble, severity: Severity, text: String) {
+        self.notice(severity, trouble.code(), text.clone());
+        self.troubles.insert(trouble, text);
+    }
+
+    pub(super) fn trouble_over(&mut self, trouble: Trouble) {
+        if self.troubles.remove(&trouble).is_some() {
+            self.notice(Severity::Info, trouble.code(), trouble.over());
+        }
+    }
+
+    /// The words for 401 and 403 on any call (the failure table of section 1).
+    pub(super) fn secret_rejected(&self, outcome: &CallOutcome) -> Option<String> {
+        match outcome {
+            CallOutcome::Answered(response) if matches!(response.status, 401 | 403) => Some(format!(
+                "api_secret rejected by the coordinator (status {}): {}; check `api_secret` against the coordinator's",
+                response.status,
+                error_text(&response.body.0)
+            )),
+            CallOutcome::Answered(_) | CallOutcome::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn failure_text(outcome: &CallOutcome) -> String {
+        match outcome {
+            CallOutcome::Answered(response) => {
+                format!("the coordinator answered {}: {}", response.status, error_text(&response.body.0))
+            }
+            CallOutcome::Failed(failure) => match failure {
+                TransportFailure::Refused => "the coordinator refused the connection".to_owned(),
+                TransportFailure::Unresolved => "the coordinator's host name could not be resolved".to_owned(),
+                TransportFailure::Reset => "the connection to the coordinator broke".to_owned(),
+                TransportFailure::TimedOut => "the coordinator did not answer in time".to_owned(),
+                TransportFailure::Tls(text) => format!("TLS with the coordinator failed: {text}"),
+                TransportFailure::NotHttp => "what the coordinator answered is not HTTP".to_owned(),
+                TransportFailure::TooLarge => "the coordinator's answer is too large".to_owned(),
+                TransportFailure::Other(text) => format!("the call to the coordinator failed: {text}"),
+            },
+        }
+    }
+
+    pub(super) fn outcome_label(outcome: &CallOutcome) -> String {
+        match outcome {
+            CallOutcome::Answered(response) => response.status.to_string(),
+            CallOutcome::Failed(failure) => match failure {
+                TransportFailure::Refused => "refused",
+                TransportFailure::Unresolved => "unresolved",
+                TransportFailure::Reset => "reset",
+                TransportFailure::TimedOut => "timed_out",
+                TransportFailure::Tls(_) => "tls",
+                TransportFailure::NotHttp => "not_http",
+                TransportFailure::TooLarge => "too_large",
+                TransportFailure::Other(_) => "other",
+            }
+            .to_owned(),
+        }
+    }
+}
