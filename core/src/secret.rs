@@ -9,7 +9,8 @@ use core::fmt;
 /// assert_eq!(format!("{secret:?}"), "Secret(..)");
 /// assert_eq!(secret.expose(), "hunter2");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+/// The default is empty.
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(Box<str>);
 
 impl Secret {

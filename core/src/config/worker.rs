@@ -1,22 +1,28 @@
 //! The worker section: how this process joins its coordinator (worker-protocol 8).
 
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::secret::Secret;
 
-/// A resolved `appproxy` or `appproxy_router` section.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A resolved `appproxy` or `appproxy_router` section. Serde is the journal's form: secrets, and what only the shell
+/// uses, are left out and read back as empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerConfig {
     /// Which of the two workers this is, with what only that one has.
     pub mode: Mode,
     /// Base address of the coordinator, without a trailing slash. Only the shell uses it.
+    #[serde(skip)]
     pub coordinator_url: String,
     /// `X-BackendAI-Token`; added by the shell, never in a command.
+    #[serde(skip)]
     pub api_secret: Secret,
     /// Where the bus is; `None` only when events are off.
+    #[serde(skip)]
     pub redis_url: Option<Secret>,
     /// PEM file with further roots for `https://` and `rediss://`.
+    #[serde(skip)]
     pub ca_file: Option<String>,
     /// The logical worker name that several nodes share.
     pub authority: Arc<str>,
@@ -47,7 +53,7 @@ pub struct WorkerConfig {
 }
 
 /// The two workers. One process runs one of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Model names and model API keys.
     Router(RouterMode),
@@ -56,7 +62,7 @@ pub enum Mode {
 }
 
 /// What only the ROUTER worker has.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RouterMode {
     /// Whether a model that is published but not allowed looks unpublished.
     pub hide_forbidden_models: bool,
@@ -65,9 +71,10 @@ pub struct RouterMode {
 }
 
 /// What only the legacy worker has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegacyMode {
     /// Verifies access tokens (HS256).
+    #[serde(skip)]
     pub jwt_secret: Secret,
     /// Tolerance of `exp` and `nbf`.
     pub jwt_leeway: Duration,
@@ -80,7 +87,7 @@ pub struct LegacyMode {
 }
 
 /// Which bodies our acks carry (worker-protocol 3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum EventDialect {
     /// `args` and `payload` in one envelope: every released coordinator takes it.
     #[default]

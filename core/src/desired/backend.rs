@@ -1,7 +1,7 @@
 //! What reconcile makes of a replica, and what the configuration makes of a static target.
 
 use core::fmt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::secret::Secret;
@@ -96,7 +96,7 @@ fn no_aliases(aliases: &Arc<[(Arc<str>, Arc<str>)]>) -> bool {
 }
 
 /// What a backend speaks (data-plane 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BackendKind {
     /// vLLM: every OpenAI path and `/v1/messages`.

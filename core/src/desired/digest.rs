@@ -3,6 +3,7 @@
 use core::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
 use crate::wire::circuit::{AppMode, Circuit, Protocol, ReplicaGroup, Route};
 use crate::wire::ids::CircuitId;
@@ -112,11 +113,45 @@ pub(super) fn of_publication(publication: &Publication) -> StateDigest {
     out.finish()
 }
 
+/// How the pseudonym of a key's hash is known.
+#[derive(Clone)]
+pub(super) enum Pseudonyms {
+    /// Made from the authority and the hash.
+    Made(Arc<str>),
+    /// The journal has put it in the hash's place.
+    InPlace,
+}
+
+impl Pseudonyms {
+    fn of(&self, hash: &TokenHash) -> [u8; 16] {
+        match self {
+            Self::Made(authority) => pseudonym(authority, hash),
+            Self::InPlace => {
+                let mut half = [0; 16];
+                for (to, from) in half.iter_mut().zip(hash.0) {
+                    *to = from;
+                }
+                half
+            }
+        }
+    }
+}
+
+/// What stands in a journal in a hash's place: its pseudonym, which the digest of a replayed worker takes as it is.
+#[must_use]
+pub fn pseudonymised(authority: &str, hash: &TokenHash) -> TokenHash {
+    let mut whole = [0; 32];
+    for (to, from) in whole.iter_mut().zip(pseudonym(authority, hash)) {
+        *to = from;
+    }
+    TokenHash(whole)
+}
+
 /// One key's part: its hash enters as its pseudonym.
-pub(super) fn of_key(authority: &str, key: &ApiKey) -> StateDigest {
+pub(super) fn of_key(pseudonyms: &Pseudonyms, key: &ApiKey) -> StateDigest {
     let mut out = Writer::new("key");
     out.bytes(key.key_id.as_str().as_bytes());
-    out.bytes(&pseudonym(authority, &key.token_hash));
+    out.bytes(&pseudonyms.of(&key.token_hash));
     out.texts(key.allowed_models.iter().map(AsRef::as_ref));
     out.number(u64::from(key.expires_at.is_some()));
     out.bytes(&key.expires_at.map_or(0, |at| at.0).to_le_bytes());

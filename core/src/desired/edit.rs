@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use super::digest::{self, StateDigest};
+use super::digest::{self, Pseudonyms, StateDigest};
 use super::touched::Touched;
 use crate::trie::TrieMap;
 use crate::wire::circuit::Circuit;
@@ -16,7 +16,7 @@ use crate::wire::publication::Publication;
 /// Circuits, publications and keys as the coordinator wants them, with the indexes that make an edit cheap.
 #[derive(Clone)]
 pub struct Desired {
-    authority: Arc<str>,
+    pseudonyms: Pseudonyms,
     circuits: BTreeMap<CircuitId, Circuit>,
     publications: BTreeMap<Arc<str>, Arc<Publication>>,
     keys: BTreeMap<KeyId, ApiKey>,
@@ -36,8 +36,18 @@ impl Desired {
     /// Nothing known yet. `authority` enters the digest of keys (data-plane 9).
     #[must_use]
     pub fn new(authority: &str) -> Self {
+        Self::with(Pseudonyms::Made(authority.into()))
+    }
+
+    /// Nothing known yet, and keys will have pseudonyms in the place of their hashes: for replay.
+    #[must_use]
+    pub fn of_pseudonyms() -> Self {
+        Self::with(Pseudonyms::InPlace)
+    }
+
+    fn with(pseudonyms: Pseudonyms) -> Self {
         Self {
-            authority: authority.into(),
+            pseudonyms,
             circuits: BTreeMap::new(),
             publications: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -152,11 +162,11 @@ impl Desired {
         if self.keys.get(&key.key_id) == Some(&key) {
             return false;
         }
-        self.digest.add(digest::of_key(&self.authority, &key));
+        self.digest.add(digest::of_key(&self.pseudonyms, &key));
         let id = key.key_id.clone();
         let old = self.keys.insert(id.clone(), key);
         if let Some(old) = &old {
-            self.digest.take(digest::of_key(&self.authority, old));
+            self.digest.take(digest::of_key(&self.pseudonyms, old));
         }
         // The first record stands: it is the hash under which the key was last served.
         self.touched.keys.entry(id).or_insert_with(|| old.map(|old| old.token_hash));
@@ -166,7 +176,7 @@ impl Desired {
     /// Removes a key.
     pub fn remove_key(&mut self, id: &KeyId) -> bool {
         let Some(old) = self.keys.remove(id) else { return false };
-        self.digest.take(digest::of_key(&self.authority, &old));
+        self.digest.take(digest::of_key(&self.pseudonyms, &old));
         self.touched.keys.entry(id.clone()).or_insert(Some(old.token_hash));
         true
     }

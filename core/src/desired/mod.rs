@@ -14,7 +14,7 @@ mod rules;
 mod touched;
 
 pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documented_weight};
-pub use digest::{StateDigest, pseudonym};
+pub use digest::{StateDigest, pseudonym, pseudonymised};
 pub use edit::Desired;
 pub use reconcile::{Reconciled, RouteBackend, circuit_backends, name_report, reconcile};
 pub use report::{StateReport, circuit_report, publication_report};

@@ -1,5 +1,6 @@
 //! Which rules turn circuits into backends: the one place where the two workers part on this floor.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::edit::Desired;
@@ -9,7 +10,7 @@ use crate::wire::ids::EndpointId;
 use crate::wire::publication::Publication;
 
 /// The rules in force. One process keeps to one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Rules {
     /// A plain router: only configured backends, circuits make none.
     #[default]

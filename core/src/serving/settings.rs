@@ -1,12 +1,13 @@
 //! What of the configuration shapes the serving view.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::desired::{BackendKind, Rules};
 use crate::secret::Secret;
 
 /// Static backends, how candidates are weighed, and which rules make backends of circuits.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ServingSettings {
     /// Which rules turn circuits into backends.
     pub rules: Rules,
@@ -17,7 +18,7 @@ pub struct ServingSettings {
 }
 
 /// How a model's candidates are weighed (worker-protocol 6.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RoutingWeights {
     /// Each level normalised over its own serving children: the split that operators asked for.
     #[default]
@@ -27,7 +28,7 @@ pub enum RoutingWeights {
 }
 
 /// A configured backend (data-plane 3.7).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticBackend {
     /// Its name.
     pub name: Arc<str>,
@@ -41,7 +42,8 @@ pub struct StaticBackend {
     pub port: u16,
     /// Path of its address, without a trailing slash; empty for none.
     pub base_path: Arc<str>,
-    /// Replaces the client's credential.
+    /// Replaces the client's credential. Never serialised.
+    #[serde(skip)]
     pub credential: Option<Secret>,
     /// Its part among the static backends of a model; 0 drains.
     pub weight: u32,
@@ -50,7 +52,7 @@ pub struct StaticBackend {
 }
 
 /// A model of a configured backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticModel {
     /// Its name, as the backend knows it.
     pub name: Arc<str>,

@@ -25,6 +25,9 @@ pub const CHANNEL: &str = "events_all-appproxy";
 /// The `source` of what we publish.
 pub const SOURCE: &str = "appproxy-worker";
 
+/// The name of the ack that echoes circuits.
+pub const CIRCUIT_ADDED: &str = "appproxy_worker_circuit_added_event";
+
 /// What `bytes`, a message of the bus, says to the workers of `authority`. Never fails: what cannot be read is
 /// [`Decoded::Malformed`]. Of an event with a list of circuits the good ones count, even when there are none.
 #[must_use]
@@ -266,7 +269,7 @@ pub fn encode_ack(
             let echoes: Vec<&str> = circuits.iter().map(|circuit| circuit.echo.json()).collect();
             let circuits = format!("[{}]", echoes.join(","));
             (
-                "appproxy_worker_circuit_added_event",
+                CIRCUIT_ADDED,
                 has_args.then(|| Args::write([authority, &circuits])),
                 has_payload.then(|| format!(r#"{{"target_worker_authority":{target},"circuits":{circuits}}}"#)),
             )

@@ -1,7 +1,7 @@
 //! Model API keys as the coordinator describes them (worker-protocol 5.1).
 
 use core::fmt;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::sync::Arc;
 
 use super::ids::KeyId;
@@ -25,13 +25,38 @@ pub struct ApiKey {
     pub allowed_client_ips: Option<Vec<String>>,
 }
 
-/// SHA-256 of a model API key. `Debug` shows nothing of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+/// SHA-256 of a model API key. `Debug` shows nothing of it. Serde is our own form: hex digits, zero bytes at the end left
+/// out; the journal has 16 bytes there, the hash's pseudonym.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash(pub [u8; 32]);
 
 impl fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenHash(..)")
+    }
+}
+
+impl Serialize for TokenHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let used = self.0.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let digits: String = self.0.iter().take(used).map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&digits)
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let wrong = || de::Error::custom("no hash; at most 64 hex digits, an even number, should be here");
+        let mut hash = [0; 32];
+        let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !hex || digits.len() > 64 || !digits.len().is_multiple_of(2) {
+            return Err(wrong());
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            let pair = core::str::from_utf8(pair).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(hash))
     }
 }

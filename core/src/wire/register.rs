@@ -1,6 +1,6 @@
 //! Bodies of the calls about this worker itself (worker-protocol 1, 1.1, 1.2).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::ids::{NodeId, WorkerId};
@@ -11,7 +11,7 @@ use crate::config::worker::{Mode, WorkerConfig};
 use crate::limits;
 
 /// What we read of the answer to `PUT /api/worker`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterAnswer {
     /// The coordinator's row for this authority.
     pub worker_id: WorkerId,

@@ -1,5 +1,6 @@
 //! The router-config snapshot (worker-protocol 5.1, 9).
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use super::read_key::read_keys;
 use super::read_publication::read_publication;
 use super::report::{At, Reports};
 
-/// What `GET /api/worker/{id}/router-config` answers with 200.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What `GET /api/worker/{id}/router-config` answers with 200. Serde is our own form (journal).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Which snapshot this is.
     pub revision: Revision,

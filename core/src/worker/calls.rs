@@ -1,6 +1,7 @@
 //! Calls under way: what each is for, and when it is given up.
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::call::{Call, CallId, CallRequest};
@@ -9,7 +10,8 @@ use crate::time::Moment;
 use crate::wire::ids::RequestId;
 
 /// What a call is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Purpose {
     Register,
     Heartbeat,
@@ -47,6 +49,11 @@ impl Calls {
         self.by_deadline.insert((deadline, call));
         let RequestParts { method, path_and_query, body } = request;
         Call { id: call, request: CallRequest { method, path_and_query, body, request_id: id }, deadline }
+    }
+
+    /// What a call is for; `None` when nobody waits for it.
+    pub(super) fn purpose(&self, id: CallId) -> Option<Purpose> {
+        self.waiting.get(&id).map(|(purpose, _)| *purpose)
     }
 
     /// Takes the call out; `None` when nobody waits for it.

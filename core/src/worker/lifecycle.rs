@@ -22,7 +22,7 @@ use super::output::{Command, Event, Severity, WakeReason};
 use super::pull::Scope;
 use super::report::Trouble;
 use crate::wire::ids::WorkerId;
-use crate::wire::register::{parse_register_answer, register_body};
+use crate::wire::register::register_body;
 
 /// How long the start waits for the bus (rule 4).
 const BUS_WAIT: Duration = Duration::from_secs(2);
@@ -47,6 +47,21 @@ pub(super) enum Lifecycle {
     Deleting { worker_id: WorkerId, tries: u32, call: Option<CallId> },
     /// Done.
     Left,
+}
+
+impl Lifecycle {
+    /// In a word.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::AwaitingBus => "awaiting_bus",
+            Self::Registering { .. } => "registering",
+            Self::Serving { .. } => "serving",
+            Self::Outside => "outside",
+            Self::Deleting { .. } => "deleting",
+            Self::Left => "left",
+        }
+    }
 }
 
 impl Worker {
@@ -78,7 +93,7 @@ impl Worker {
     pub(super) fn register_ended(&mut self, outcome: &CallOutcome) {
         let answer = match outcome {
             CallOutcome::Answered(response) if response.status == 200 => {
-                match parse_register_answer(&response.body.0) {
+                match self.answers.registration(&response.body) {
                     Ok(answer) => answer,
                     Err(malformed) => {
                         let text = format!("the coordinator's answer to the registration is not usable: {malformed}");

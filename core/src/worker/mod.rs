@@ -1,6 +1,7 @@
 //! The control plane: one [`Input`] in, [`Output`]s out (worker-protocol 1, 3.3, 5.2).
 
 mod acks;
+mod answers;
 mod apply;
 mod bus;
 mod call;
@@ -10,6 +11,7 @@ mod guards;
 mod heard;
 mod heartbeat;
 mod input;
+pub mod journal;
 mod lifecycle;
 mod merge;
 mod mode;
@@ -26,16 +28,18 @@ pub use output::{AckId, AckTicket, Apply, Command, Deadline, Event, Output, Seve
 pub use standing::Standing;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::config::worker::WorkerConfig;
 use crate::desired::Desired;
 use crate::seed::{Draws, Seed};
-use crate::serving::{Generation, Serving, ServingSettings};
+use crate::serving::{Generation, Serving, ServingSettings, ServingView};
 use crate::time::{Moment, Now};
 use crate::wire::ids::{NodeId, RequestId};
 
 use acks::{Acks, KeyNotices};
+use answers::Answers;
 use bus::Bus;
 use calls::{Calls, Purpose, RequestParts};
 use guards::Guards;
@@ -65,6 +69,7 @@ pub struct Worker {
     calls: Calls,
     bus: Bus,
     lifecycle: Lifecycle,
+    answers: Answers,
     register_backoff: Backoff,
     rejoin_backoff: Backoff,
     rejoin_not_before: Moment,
@@ -100,6 +105,7 @@ impl Worker {
             calls: Calls::default(),
             bus: Bus::new(),
             lifecycle: Lifecycle::Idle,
+            answers: Answers::Coordinator,
             register_backoff: Backoff::new(LONGEST_REGISTER),
             rejoin_backoff: Backoff::new(LONGEST_REGISTER),
             rejoin_not_before: Moment::START,
@@ -120,6 +126,12 @@ impl Worker {
             draws,
             config,
         }
+    }
+
+    /// The same, fed from a journal: answers are in its form, and keys have pseudonyms in the place of their hashes.
+    fn replayed(config: WorkerConfig, settings: &ServingSettings, seed: Seed, now: Now) -> Self {
+        let worker = Self::new(config, settings, seed, now);
+        Self { answers: Answers::Journal, desired: Desired::of_pseudonyms(), ..worker }
     }
 
     /// Takes in one thing that happened. A clock that went back is held still.
@@ -193,6 +205,12 @@ impl Worker {
     #[must_use]
     pub const fn desired(&self) -> &Desired {
         &self.desired
+    }
+
+    /// The newest view; requests see it once its [`Apply`] has been carried out.
+    #[must_use]
+    pub const fn view(&self) -> &Arc<ServingView> {
+        self.serving.view()
     }
 
     /// This process among the nodes of its authority.

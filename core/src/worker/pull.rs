@@ -13,10 +13,10 @@ use super::report::Trouble;
 use crate::backoff::Backoff;
 use crate::limits;
 use crate::time::Moment;
-use crate::wire::circuit::{Circuit, parse_circuits_answer};
+use crate::wire::circuit::Circuit;
 use crate::wire::ids::{CircuitId, Revision, WorkerId};
 use crate::wire::malformed::{Elements, Malformed};
-use crate::wire::snapshot::{Snapshot, parse_snapshot};
+use crate::wire::snapshot::Snapshot;
 
 /// At least this often router-config is asked for whole (rule 6).
 const WHOLE: Duration = Duration::from_secs(600);
@@ -253,7 +253,7 @@ impl Worker {
     pub(super) fn circuits_ended(&mut self, outcome: &CallOutcome) {
         match outcome {
             CallOutcome::Answered(response) if response.status == 200 => {
-                match parse_circuits_answer(&response.body.0) {
+                match self.answers.circuits(&response.body) {
                     Ok(answer) => {
                         self.report_malformed(&answer.malformed);
                         if let Slot::Flying(flight) = &mut self.pulls.slot {
@@ -271,7 +271,7 @@ impl Worker {
     pub(super) fn router_config_ended(&mut self, outcome: &CallOutcome) {
         let Slot::Flying(flight) = &mut self.pulls.slot else { return };
         match outcome {
-            CallOutcome::Answered(response) if response.status == 200 => match parse_snapshot(&response.body.0) {
+            CallOutcome::Answered(response) if response.status == 200 => match self.answers.snapshot(&response.body) {
                 Ok(snapshot) => {
                     for malformed in [&snapshot.models.malformed, &snapshot.keys.malformed, &snapshot.forgiven] {
                         self.report_malformed(malformed);

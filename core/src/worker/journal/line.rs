@@ -1,0 +1,83 @@
+//! The lines of a journal.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::super::call::{CallId, TransportFailure};
+use super::super::calls::Purpose;
+use super::super::input::Input;
+use crate::config::worker::WorkerConfig;
+use crate::seed::Seed;
+use crate::serving::ServingSettings;
+use crate::time::Now;
+
+/// The version of the form that this library writes and reads.
+pub const VERSION: u32 = 1;
+
+/// The first line: what the worker was made from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// [`VERSION`].
+    pub journal: u32,
+    /// The program that wrote it.
+    pub program: String,
+    /// What every draw follows from.
+    pub seed: Seed,
+    /// When the worker was made.
+    pub start: Now,
+    /// Its configuration, without secrets and addresses of the coordinator.
+    pub config: WorkerConfig,
+    /// Static backends, without credentials, and how candidates are weighed.
+    pub serving: ServingSettings,
+}
+
+/// One input. Either `input` or `call` is there.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Line {
+    pub(super) n: u64,
+    pub(super) at: Now,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) input: Option<Input>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) call: Option<Ended>,
+}
+
+/// A call that ended.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ended {
+    pub(super) id: CallId,
+    /// What it was for; nothing when nobody waited for it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) purpose: Option<Purpose>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<TransportFailure>,
+    /// What was read of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) read: Option<Box<RawValue>>,
+    /// The input whose answer was the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) same_as: Option<u64>,
+}
+
+/// A line that cannot be replayed: its number in the file, from 1, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// The line.
+    pub line: u64,
+    /// What is wrong, and what should be there.
+    pub problem: String,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl core::error::Error for Damaged {}

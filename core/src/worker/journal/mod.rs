@@ -1,0 +1,20 @@
+//! The journal: every input of one worker, from which its outputs can be had again (data-plane 1, 7).
+//!
+//! A journal is JSON lines. The first is the [`Head`]; every further one is an input with its number, from 1, and its
+//! `Now`. Nothing secret is in it: of an answer only what the worker reads of it is kept, hashes of keys are replaced by
+//! their pseudonyms ([`crate::desired::pseudonym`]), circuits stand without their echo (which holds `envs` and
+//! `arguments`), and runs of hex digits in free text are masked. A pull whose answer is, to the byte, the one before it
+//! says so instead of repeating it.
+//!
+//! *Equal on replay* means: [`shown`] writes the same lines for the outputs of the live worker and of [`Replay`].
+
+mod difference;
+mod line;
+mod record;
+mod replay;
+pub mod shown;
+
+pub use difference::Difference;
+pub use line::{Damaged, Head, VERSION};
+pub use record::Recorder;
+pub use replay::{Replay, Step};
