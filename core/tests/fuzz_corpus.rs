@@ -1,8 +1,8 @@
 //! Replays the committed fuzz corpus through the checks of the fuzz targets (see `fuzz/README.md`).
-#![cfg(feature = "appproxy-common")]
+#![cfg(feature = "appproxy-router")]
 #![expect(clippy::disallowed_methods, reason = "the core reads no files; this test of it reads the corpus")]
 
-#[path = "../../fuzz/src/checks.rs"]
+#[path = "../../fuzz/src/checks/mod.rs"]
 #[allow(missing_docs, unreachable_pub)]
 mod checks;
 

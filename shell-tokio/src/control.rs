@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use appproxy_core::exchange::Control as Situation;
+use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{Apply, CallEnded, CallId, Command, Deadline, Input, Output, Worker};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -12,6 +13,7 @@ use tokio::time::sleep_until;
 
 use crate::bus::{Bus, Subscription};
 use crate::coordinator::Coordinator;
+use crate::journal::Journal;
 use crate::node::Node;
 use crate::observe::Observer;
 use crate::publish::Publisher;
@@ -33,6 +35,7 @@ pub(crate) struct Control {
     /// Inputs that follow from carrying out commands, fed before anything else.
     pending: VecDeque<Input>,
     observer: Observer,
+    journal: Option<Journal>,
 }
 
 impl Control {
@@ -44,6 +47,7 @@ impl Control {
         coordinator: Coordinator,
         bus: Option<Bus>,
         orders: mpsc::Receiver<Input>,
+        journal: Option<Journal>,
     ) -> Self {
         let publisher = bus.as_ref().map(Publisher::start);
         Self {
@@ -59,6 +63,7 @@ impl Control {
             orders,
             pending: VecDeque::from([Input::Started]),
             observer: Observer::default(),
+            journal,
         }
     }
 
@@ -71,14 +76,22 @@ impl Control {
     }
 
     fn feed(&mut self, input: Input) {
-        self.worker.handle_input(input, self.node.clock.now());
+        let now = self.node.clock.now();
+        if let Some(wrong) = self.journal.as_mut().and_then(|journal| journal.record(&self.worker, &input, now)) {
+            self.observer.journal_failed(&wrong, &self.node.metrics);
+        }
+        self.worker.handle_input(input, now);
     }
 
     /// Drains the core, feeding what follows at once, until it waits; `None` when it is done for good.
     fn settle(&mut self) -> Option<Option<Deadline>> {
         loop {
             let wait = loop {
-                match self.worker.poll_output() {
+                let output = self.worker.poll_output();
+                if tracing::enabled!(tracing::Level::TRACE) {
+                    tracing::trace!("output {}", shown::output(&output));
+                }
+                match output {
                     Output::Command(Command::Stop) => return None,
                     Output::Command(command) => self.carry_out(command),
                     Output::Event(event) => {
@@ -91,7 +104,10 @@ impl Control {
             self.node.set_situation(Situation::Worker { authority, standing });
             match self.pending.pop_front() {
                 Some(input) => self.feed(input),
-                None => return Some(wait),
+                None => {
+                    self.journal.iter().for_each(Journal::flush);
+                    return Some(wait);
+                }
             }
         }
     }
@@ -102,6 +118,7 @@ impl Control {
                 let (began, generation) = (Instant::now(), view.generation);
                 self.node.apply(&view, &changes);
                 self.node.metrics.apply.observe(began.elapsed().as_secs_f64());
+                self.observer.applied(&view, &changes);
                 self.pending.push_back(Input::Applied(generation));
             }
             Command::Call(call) => {

@@ -5,11 +5,12 @@
 //! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
 //! | `bus`, `publish` | Redis |
+//! | `journal` | the disk |
 //! | `listen`, `pace` | connections of clients |
 //! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
-//! | `run`, `check`, `demo` | the commands |
+//! | `run`, `check`, `demo`, `replay` | the commands |
 //! | `stage` | nothing of the worker: its surroundings for demo and tests |
 
 mod access_line;
@@ -26,6 +27,8 @@ mod coordinator;
 mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
+#[cfg(feature = "appproxy-common")]
+mod journal;
 mod listen;
 mod logs;
 #[cfg(feature = "appproxy-common")]
@@ -41,6 +44,8 @@ mod pace;
 #[cfg(feature = "appproxy-common")]
 mod publish;
 mod relay;
+#[cfg(feature = "appproxy-common")]
+pub mod replay;
 pub mod run;
 mod shutdown;
 #[cfg(feature = "appproxy-common")]

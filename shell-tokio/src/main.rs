@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use appproxy_shell_tokio::{check, run};
+#[cfg(feature = "appproxy-common")]
+use appproxy_shell_tokio::replay::{self, Show};
 use clap::{Parser, Subcommand};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a
@@ -37,6 +39,21 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Replay a journal (`journal.file`): what the control plane did, byte for byte, without doing it
+    #[cfg(feature = "appproxy-common")]
+    Replay {
+        /// The journal, or one of its older parts
+        journal: PathBuf,
+        /// Stop after this input
+        #[arg(long, value_name = "N")]
+        until: Option<u64>,
+        /// Show the state after the last input instead of the outputs
+        #[arg(long)]
+        state: bool,
+        /// Show what differs between the states after inputs N and M, and which inputs made or took which backends
+        #[arg(long, num_args = 2, value_names = ["N", "M"], conflicts_with_all = ["until", "state"])]
+        diff: Option<Vec<u64>>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -45,6 +62,15 @@ fn main() -> ExitCode {
         #[cfg(feature = "appproxy-router")]
         Command::Demo { port } => appproxy_shell_tokio::demo::main(port),
         Command::Check { config } => check::main(&config),
+        #[cfg(feature = "appproxy-common")]
+        Command::Replay { journal, until, state, diff } => {
+            let show = match diff.as_deref() {
+                Some(&[from, to]) => Show::Difference(from, to),
+                _ if state => Show::State(until),
+                _ => Show::Outputs(until),
+            };
+            replay::main(&journal, show)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,7 @@ use crate::Failed;
 use crate::bus::Bus;
 use crate::control::Control;
 use crate::coordinator::Coordinator;
+use crate::journal::Journal;
 use crate::node::Node;
 
 /// Orders for the control loop: one shutdown, one drained.
@@ -35,6 +36,7 @@ impl Membership {
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
         let (orders, taken) = mpsc::channel(ORDERS);
+        let file = config.journal.file.as_deref();
         let Some(config) = &config.worker else { return Ok(Self { orders, control: None }) };
         let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
         let bus = Bus::new(config).map_err(Failed::config)?;
@@ -42,8 +44,11 @@ impl Membership {
         for part in seed.chunks_exact_mut(8) {
             part.copy_from_slice(&draws.next_u64().to_le_bytes());
         }
-        let worker = Worker::new(config.clone(), settings, Seed(seed), node.clock.now());
-        let control = Control::new(worker, node.clone(), config.authority.clone(), coordinator, bus, taken);
+        let (seed, start) = (Seed(seed), node.clock.now());
+        let journal = file.map(|file| Journal::start(file, config, settings, seed, start)).transpose();
+        let journal = journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?;
+        let worker = Worker::new(config.clone(), settings, seed, start);
+        let control = Control::new(worker, node.clone(), config.authority.clone(), coordinator, bus, taken, journal);
         Ok(Self { orders, control: Some(tokio::spawn(control.run())) })
     }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use appproxy_core::serving::{ChangeSet, ServingView};
 use appproxy_core::time::Moment;
 use appproxy_core::wire::malformed::{Malformed, MalformedKind};
 use appproxy_core::worker::{Event, Severity};
@@ -51,6 +52,20 @@ impl Observer {
             Event::AckDropped { why } => metrics.ack(why),
             Event::AckSent => metrics.ack("sent"),
         }
+    }
+
+    /// A view is in force.
+    pub(crate) fn applied(&self, view: &ServingView, changes: &ChangeSet) {
+        let (generation, digest) = (view.generation.0, view.digest());
+        let (added, updated, removed) = (changes.added.len(), changes.updated.len(), changes.removed.len());
+        let (names, keys) = (changes.names.len(), changes.keys);
+        tracing::info!(generation, %digest, added, updated, removed, names, keys, "applied");
+    }
+
+    /// The journal has a gap.
+    pub(crate) fn journal_failed(&self, wrong: &str, metrics: &Metrics) {
+        metrics.notice("journal_failed");
+        tracing::warn!(code = "journal_failed", "the journal is not written: {wrong}; tried again in a while");
     }
 
     /// Whether a malformed thing of this kind may be logged now, and how many went unlogged before it.

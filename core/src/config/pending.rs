@@ -21,7 +21,6 @@ const PENDING: &[(&str, When, &str)] = &[
         "fallback chains are not in effect yet; a model without candidates is 503",
     ),
     ("health_checks", When::Given, "replicas are not probed yet; all count as healthy"),
-    ("journal.file", When::Given, "nothing is recorded yet"),
     ("passive", When::Given, "replicas are not quarantined yet"),
     ("request.max_retries", When::Given, "further candidates are tried after a failed connect only"),
     ("request.retry_buffer", When::Given, "further candidates are tried after a failed connect only"),

@@ -59,6 +59,14 @@ impl Serving {
         }
     }
 
+    /// Brings a `Serving` made anew to where another one was: `desired` is served, and the newest view has this number.
+    pub fn resume(&mut self, desired: &Desired, generation: Generation) {
+        drop(self.update(desired, &desired.everything()));
+        let mut view = (*self.view).clone();
+        view.generation = generation;
+        self.view = Arc::new(view);
+    }
+
     /// The newest view.
     #[must_use]
     pub const fn view(&self) -> &Arc<ServingView> {

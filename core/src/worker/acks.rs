@@ -1,6 +1,7 @@
 //! Acks that wait until they are true, and key notices that wait for a pull (worker-protocol 3.3, rule 5).
 
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::output::AckId;
@@ -14,7 +15,7 @@ use crate::wire::ids::KeyId;
 pub(super) const ACK_AGE: Duration = Duration::from_secs(15);
 
 /// An ack that was promised and is not surely out yet.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct HeldAck {
     pub(super) id: AckId,
     pub(super) ack: Ack,
@@ -26,7 +27,7 @@ pub(super) struct HeldAck {
 
 /// The acks that are not surely out, by what they wait for. Each queue is in the order of its promises, so that an
 /// input costs what it changes and not what is held.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Acks {
     last: u64,
     /// Promised or readied by the input at hand, which has not issued its view yet.
@@ -132,6 +133,12 @@ impl Acks {
         held
     }
 
+    /// Every ack that is held, wherever it waits.
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Ack> {
+        let queued = self.fresh.iter_mut().chain(&mut self.ready).chain(&mut self.after_full_pull);
+        queued.chain(self.sending.values_mut()).chain(&mut self.paused).map(|held| &mut held.ack)
+    }
+
     pub(super) fn len(&self) -> usize {
         let queued = self.fresh.len() + self.ready.len() + self.after_full_pull.len();
         queued + self.sending.len() + self.paused.len()
@@ -146,7 +153,7 @@ impl HeldAck {
 }
 
 /// A key changed, says the bus; what it is now, a pull says.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct KeyNotice {
     pub(super) request_id: Option<String>,
     pub(super) heard_at: Moment,
@@ -155,7 +162,7 @@ pub(super) struct KeyNotice {
 }
 
 /// Key notices waiting for a pull of router-config. A set by key id: several notices of one key need one pull.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct KeyNotices {
     waiting: BTreeMap<KeyId, KeyNotice>,
 }

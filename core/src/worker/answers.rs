@@ -68,17 +68,23 @@ pub(super) fn kept(purpose: Purpose, body: &CallBody, authority: &str) -> serde_
         }
         Purpose::RouterConfig => {
             let mut answer = masked(parse_snapshot(&body.0));
-            if let Ok(Snapshot { models, keys, forgiven, .. }) = &mut answer {
-                for reports in [&mut models.malformed, &mut keys.malformed, forgiven] {
-                    mask_all(reports);
-                }
-                for key in &mut keys.good {
-                    key.token_hash = pseudonymised(authority, &key.token_hash);
-                }
+            if let Ok(snapshot) = &mut answer {
+                hide_hashes(snapshot, authority);
             }
             write(&answer)
         }
         Purpose::Heartbeat | Purpose::Deregister => Ok(None),
+    }
+}
+
+/// Puts pseudonyms in the place of hashes.
+pub(super) fn hide_hashes(snapshot: &mut Snapshot, authority: &str) {
+    let Snapshot { models, keys, forgiven, .. } = snapshot;
+    for reports in [&mut models.malformed, &mut keys.malformed, forgiven] {
+        mask_all(reports);
+    }
+    for key in &mut keys.good {
+        key.token_hash = pseudonymised(authority, &key.token_hash);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Noticing that it is lost (a closed stream, pings without an answer) is the shell's part; when to try again is ours.
 
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::lifecycle::Lifecycle;
@@ -19,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 const PULL_JITTER: Duration = Duration::from_secs(1);
 
 /// The subscription's state.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Bus {
     pub(super) up: bool,
     /// Counts subscriptions: a pull sent under one of them may have seen what it will never say again.

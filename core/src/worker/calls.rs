@@ -34,7 +34,7 @@ impl Purpose {
 
 /// The calls that somebody waits for. A call that is not here any more (past its deadline, abandoned with its
 /// registration or its pull) belongs to nobody: whatever comes back for it is counted and dropped (3.3, rule 8).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Calls {
     last: u64,
     waiting: BTreeMap<CallId, (Purpose, Moment)>,

@@ -4,6 +4,7 @@
 //! answered with the circuit.
 
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits;
@@ -13,7 +14,7 @@ use crate::wire::ids::CircuitId;
 /// How long after a removal event requests are still mistrusted.
 pub(super) const GUARD: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Guards {
     removed_at: BTreeMap<CircuitId, Moment>,
     by_age: BTreeSet<(Moment, CircuitId)>,

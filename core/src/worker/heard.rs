@@ -3,6 +3,7 @@
 //! Events are folded by entity, the last one wins: they are idempotent and those of different entities do not
 //! depend on each other.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::wire::ids::{CircuitId, KeyId};
 use crate::wire::publication::Publication;
 
 /// Circuit events heard since a request for circuits was sent.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct HeardCircuits {
     last: BTreeMap<CircuitId, Option<Circuit>>,
 }
@@ -37,7 +38,7 @@ impl HeardCircuits {
 }
 
 /// Publication and key events heard since a request for router-config was sent. Key notices bring nothing to apply.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct HeardConfig {
     publications: BTreeMap<Arc<str>, Option<Publication>>,
     removed_keys: BTreeSet<KeyId>,

@@ -1,6 +1,7 @@
 //! Heartbeats: right after every registration, then every period (worker-protocol 1).
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::call::{CallId, CallOutcome};
@@ -11,7 +12,7 @@ use super::report::Trouble;
 use crate::backoff::Backoff;
 
 /// The one heartbeat at a time.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Heartbeat {
     pub(super) in_flight: Option<CallId>,
     /// A period ended while one was in flight: the next follows its end.

@@ -14,6 +14,7 @@
 
 use core::time::Duration;
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::call::{CallId, CallOutcome, TransportFailure};
@@ -31,7 +32,7 @@ const BUS_WAIT: Duration = Duration::from_secs(2);
 const LEAVE_TRIES: u32 = 3;
 
 /// Where the worker is in its life. The diagram is in the module's documentation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Lifecycle {
     /// Not started yet.
     Idle,

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use http::Method;
+use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::call::{CallId, CallOutcome};
@@ -22,7 +23,7 @@ use crate::wire::snapshot::Snapshot;
 const WHOLE: Duration = Duration::from_secs(600);
 
 /// What a pull asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Scope {
     Full,
     Circuits,
@@ -45,7 +46,7 @@ impl Scope {
 }
 
 /// The one slot, and what outlives a pull.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Pulls {
     /// The number of the last pull sent.
     pub(super) number: u64,
@@ -59,7 +60,7 @@ pub(super) struct Pulls {
     pub(super) new_registration: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Slot {
     Idle,
     /// After a failure, until the back-off ends.
@@ -68,7 +69,7 @@ enum Slot {
 }
 
 /// A pull under way.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) scope: Scope,
@@ -87,21 +88,21 @@ pub(super) struct Flight {
 }
 
 /// One request of a pull.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Leg<T> {
     NotAsked,
     Asked(CallId),
     Answered(T),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum ConfigAnswer {
     Snapshot(Box<Snapshot>),
     NotModified,
 }
 
 /// Which snapshot the local state is, if it still is one (rule 7).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct SnapshotCopy {
     pub(super) revision: Option<Revision>,
     /// No event has changed a publication or a key since.
@@ -136,6 +137,20 @@ impl Pulls {
         } else if let Slot::Flying(flight) = &mut self.slot {
             record(&mut flight.heard_config);
         }
+    }
+
+    /// The parts of the pull under way that were answered already.
+    pub(super) fn answered(&mut self) -> (Option<&mut Elements<Circuit>>, Option<&mut Snapshot>) {
+        let Slot::Flying(flight) = &mut self.slot else { return (None, None) };
+        let circuits = match &mut flight.circuits {
+            Leg::Answered(answer) => Some(answer),
+            Leg::NotAsked | Leg::Asked(_) => None,
+        };
+        let config = match &mut flight.config {
+            Leg::Answered(ConfigAnswer::Snapshot(snapshot)) => Some(&mut **snapshot),
+            Leg::Answered(ConfigAnswer::NotModified) | Leg::NotAsked | Leg::Asked(_) => None,
+        };
+        (circuits, config)
     }
 
     /// Whether more was heard than is remembered.

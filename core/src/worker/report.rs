@@ -1,5 +1,6 @@
 //! Notices to the operator, and what is wrong right now.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::Worker;
@@ -8,7 +9,7 @@ use super::output::{Event, Severity};
 use crate::wire::register::error_text;
 
 /// Lasting trouble, worst first. `/health` lists what is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Trouble {
     Register,
     Pull,

@@ -1,12 +1,13 @@
 //! The timer table: at most one deadline for each reason.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::output::{Deadline, WakeReason};
 use crate::time::Moment;
 
 /// What can wake the worker, and when.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Timers {
     armed: BTreeMap<WakeReason, Moment>,
 }

@@ -3,6 +3,8 @@
 
 mod acks;
 mod joining;
+mod journal;
+mod journalled;
 mod leaving;
 mod order;
 mod pulls;

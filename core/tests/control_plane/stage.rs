@@ -15,6 +15,8 @@ use appproxy_core::worker::{
 };
 use serde_json::{Value, json};
 
+use crate::journalled::Journalled;
+
 pub(crate) const AUTHORITY: &str = "authority-1";
 pub(crate) const WORKER: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 
@@ -32,6 +34,7 @@ pub(crate) struct Stage {
     pub(crate) wait: Option<Deadline>,
     /// Whether `Applied` follows `Apply` by itself.
     pub(crate) confirm_applies: bool,
+    journal: Journalled,
 }
 
 pub(crate) fn config() -> WorkerConfig {
@@ -60,6 +63,7 @@ pub(crate) fn config() -> WorkerConfig {
 impl Stage {
     pub(crate) fn new(config: WorkerConfig) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
+        let journal = Journalled::begin(&config, Seed::from_number(7), now);
         let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(7), now);
         Self {
             worker,
@@ -74,6 +78,7 @@ impl Stage {
             applies: 0,
             wait: None,
             confirm_applies: true,
+            journal,
         }
     }
 
@@ -90,6 +95,7 @@ impl Stage {
     }
 
     pub(crate) fn input(&mut self, input: Input) {
+        self.journal.input(&self.worker, &input, self.now);
         self.worker.handle_input(input, self.now);
         self.drain();
     }
@@ -97,7 +103,9 @@ impl Stage {
     fn drain(&mut self) {
         let mut applied = None;
         loop {
-            match self.worker.poll_output() {
+            let output = self.worker.poll_output();
+            self.journal.output(&output);
+            match output {
                 Output::Wait(deadline) => {
                     self.wait = deadline;
                     break;
@@ -124,6 +132,11 @@ impl Stage {
         if let (Some(generation), true) = (applied, self.confirm_applies) {
             self.input(Input::Applied(generation));
         }
+    }
+
+    /// The journal so far.
+    pub(crate) fn journal(&self) -> &str {
+        self.journal.text()
     }
 
     /// Lets time pass, waking the worker at each of its deadlines.

@@ -4,9 +4,11 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::super::Worker;
 use super::super::call::{CallId, TransportFailure};
 use super::super::calls::Purpose;
 use super::super::input::Input;
+use super::checkpoint::Checkpoint;
 use crate::config::worker::WorkerConfig;
 use crate::seed::Seed;
 use crate::serving::ServingSettings;
@@ -31,6 +33,23 @@ pub struct Head {
     pub config: WorkerConfig,
     /// Static backends, without credentials, and how candidates are weighed.
     pub serving: ServingSettings,
+    /// How many inputs the worker had before this journal's first.
+    #[serde(default)]
+    pub after: u64,
+    /// What it was by then; nothing when it began with this journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Box<Checkpoint>>,
+}
+
+impl Head {
+    /// The same worker's next journal: `worker` as it is now, drained.
+    ///
+    /// # Errors
+    /// When an ack's echo cannot be replaced.
+    pub fn resumed(&self, worker: &Worker, after: u64) -> serde_json::Result<Self> {
+        let state = Some(Box::new(Checkpoint::of(worker)?));
+        Ok(Self { after, state, ..self.clone() })
+    }
 }
 
 /// One input. Either `input` or `call` is there.

@@ -6,14 +6,19 @@
 //! `arguments`), and runs of hex digits in free text are masked. A pull whose answer is, to the byte, the one before it
 //! says so instead of repeating it.
 //!
+//! A long-lived worker's journal is cut into parts. A later part's head holds a [`Checkpoint`], so that every part can be
+//! replayed by itself; inputs are numbered on.
+//!
 //! *Equal on replay* means: [`shown`] writes the same lines for the outputs of the live worker and of [`Replay`].
 
+mod checkpoint;
 mod difference;
 mod line;
 mod record;
 mod replay;
 pub mod shown;
 
+pub use checkpoint::Checkpoint;
 pub use difference::Difference;
 pub use line::{Damaged, Head, VERSION};
 pub use record::Recorder;

@@ -11,7 +11,7 @@ use super::super::calls::Purpose;
 use super::super::input::Input;
 use super::line::{Ended, Head, Line};
 use crate::time::Now;
-use crate::wire::circuit::Echo;
+use crate::wire::circuit::{Echo, ReceivedCircuit};
 use crate::wire::event::{BusEvent, EventKind};
 use crate::wire::register::error_text;
 
@@ -29,7 +29,13 @@ impl Recorder {
     /// # Errors
     /// When the head cannot be written as JSON.
     pub fn begin(head: &Head) -> serde_json::Result<(Self, String)> {
-        Ok((Self::default(), serde_json::to_string(head)?))
+        Ok((Self { number: head.after, written: BTreeMap::new() }, serde_json::to_string(head)?))
+    }
+
+    /// How many inputs were recorded, those of earlier parts included.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
     }
 
     /// The line for `input`, which `worker` is about to be given at `now`.
@@ -117,9 +123,15 @@ fn replaced(input: &Input) -> serde_json::Result<Input> {
 fn without_echo(mut event: BusEvent) -> serde_json::Result<BusEvent> {
     mask_all(&mut event.malformed);
     if let EventKind::CircuitsCreated(circuits) = &mut event.kind {
-        for received in circuits {
-            received.echo = Echo::new(to_raw_value(&BTreeMap::from([("id", received.circuit.id)]))?);
-        }
+        drop_echoes(circuits)?;
     }
     Ok(event)
+}
+
+/// Replaces what came with what may be kept of it.
+pub(super) fn drop_echoes(circuits: &mut [ReceivedCircuit]) -> serde_json::Result<()> {
+    for received in circuits {
+        received.echo = Echo::new(to_raw_value(&BTreeMap::from([("id", received.circuit.id)]))?);
+    }
+    Ok(())
 }

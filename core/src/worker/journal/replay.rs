@@ -50,8 +50,11 @@ impl Replay {
             return Err(damaged(text));
         }
         let head: Head = serde_json::from_str(head).map_err(|error| damaged(format!("a damaged head: {error}")))?;
-        let worker = Worker::replayed(head.config.clone(), &head.serving, head.seed, head.start);
-        Ok(Self { worker, head, number: 0, read: BTreeMap::new() })
+        let mut worker = Worker::replayed(head.config.clone(), &head.serving, head.seed, head.start);
+        if let Some(state) = &head.state {
+            state.clone().resume(&mut worker);
+        }
+        Ok(Self { worker, number: head.after, head, read: BTreeMap::new() })
     }
 
     /// The first line.
@@ -60,7 +63,7 @@ impl Replay {
         &self.head
     }
 
-    /// How many inputs were replayed.
+    /// The number of the last input replayed.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
@@ -78,7 +81,8 @@ impl Replay {
     /// When the line is no input, or not the next one; the worker is as before then.
     pub fn feed(&mut self, line: &str) -> Result<Step, Damaged> {
         let number = self.number + 1;
-        let damaged = |problem| Damaged { line: number + 1, problem };
+        let place = number - self.head.after + 1;
+        let damaged = |problem| Damaged { line: place, problem };
         let line: Line = serde_json::from_str(line)
             .map_err(|error| damaged(format!("not an input ({error}); input {number} should be here")))?;
         if line.n != number {

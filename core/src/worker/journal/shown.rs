@@ -31,7 +31,7 @@ fn shown_command(command: &Command) -> Value {
         Command::SendAck(ticket) => json!({ "send_ack": shown_ack(ticket) }),
         Command::Apply(apply) => json!({ "apply": {
             "generation": apply.view.generation,
-            "digest": apply.view.digest(),
+            "digest": apply.view.digest().to_string(),
             "counts": apply.view.counts(),
             "changes": apply.changes,
         } }),
@@ -117,18 +117,21 @@ pub fn state(worker: &Worker) -> Value {
             })
         })
         .collect();
+    let mut standing = worker.standing();
+    for text in &mut standing.trouble {
+        *text = mask(text);
+    }
     json!({
         "lifecycle": worker.lifecycle.label(),
-        "standing": worker.standing(),
+        "standing": standing,
         "generation": view.generation,
         "applied": worker.applied,
-        "digest": view.digest(),
+        "digest": view.digest().to_string(),
         "circuits": desired.circuits().values().collect::<Vec<_>>(),
         "publications": desired.publications().values().collect::<Vec<_>>(),
         "keys": keys,
         "backends": view.backends().chain(view.static_backends()).collect::<Vec<_>>(),
         "held": held(worker),
-        "trouble": worker.troubles.values().collect::<Vec<_>>(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! One check for each fuzz target: it panics when something that must hold for every input does not.
+//! What comes from the coordinator: bus messages and answers.
 
 use appproxy_core::config::worker::EventDialect;
 use appproxy_core::limits;
@@ -11,13 +11,6 @@ use appproxy_core::wire::snapshot::parse_snapshot;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeSet;
-
-/// A check: bytes from outside.
-pub type Check = fn(&[u8]);
-
-/// Every target with its check; the corpus folder has the target's name.
-pub const TARGETS: [(&str, Check); 3] =
-    [("bus_envelope", bus_envelope), ("snapshot_body", snapshot_body), ("circuits_body", circuits_body)];
 
 const US: &str = "worker01";
 const CREATED: &str = "appproxy_circuit_created_event";
