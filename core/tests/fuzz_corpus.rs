@@ -10,6 +10,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
+use appproxy_core::exchange::peek;
 use appproxy_core::wire::circuit::parse_circuits_answer;
 use appproxy_core::wire::envelope::decode;
 use appproxy_core::wire::event::Decoded;
@@ -45,4 +46,21 @@ fn the_corpus_holds_good_input_too() {
     assert_eq!((snapshot.models.good.len(), snapshot.keys.good.len()), (1, 1));
     let circuits = parse_circuits_answer(&read("circuits_body/two.json")).expect("good");
     assert_eq!((circuits.good.len(), circuits.malformed.len()), (2, 0));
+    for name in ["chat", "chat_stream_proxy", "v6_proxy", "alias_operator", "form", "hop_by_hop"] {
+        assert!(checks::sent_to(&read(&format!("request_head/{name}"))).is_some(), "{name} is sent to a replica");
+    }
+    assert!(peek::json(&read("model_peek/plain.json")).is_ok());
+    for (name, output) in [
+        ("join", r#""added":["appproxy-"#),
+        ("join", r#""generation":1"#),
+        ("acks_before_apply", r#"{"command":{"send_ack":"#),
+        ("key_notice", r#"about":"key k1""#),
+        ("ack_fails", "ack_retry"),
+        ("forgotten", "row_lost"),
+        ("leave", r#""method":"DELETE""#),
+        ("leave", r#""stop""#),
+    ] {
+        let outputs = checks::driven(&read(&format!("control_plane/{name}")));
+        assert!(outputs.iter().any(|line| line.contains(output)), "{name}: no {output} in {outputs:#?}");
+    }
 }

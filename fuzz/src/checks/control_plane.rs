@@ -11,6 +11,11 @@ use super::drive::{AUTHORITY, Drive};
 /// A worker driven by the bytes: every step keeps its promises, the view is what follows from the state at the end, and
 /// the journal, replayed, gives the same outputs.
 pub fn control_plane(bytes: &[u8]) {
+    drop(driven(bytes));
+}
+
+/// The same; what the worker put out, one line each.
+pub fn driven(bytes: &[u8]) -> Vec<String> {
     let mut drive = Drive::new(bytes);
     while drive.step() {
         let [calls, acks, notices, guards] = drive.worker.held();
@@ -23,6 +28,7 @@ pub fn control_plane(bytes: &[u8]) {
     }
     sound_view(&drive.worker);
     replayed(&drive);
+    drive.outputs
 }
 
 /// The view kept step by step is the one made whole.

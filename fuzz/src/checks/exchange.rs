@@ -12,14 +12,19 @@ use super::world::{KEY, OPERATOR, WORLD, connection};
 /// A request: the first byte is where it comes from, then lines (`METHOD path`, headers as `name: value`, an empty line),
 /// then the body.
 pub fn request_head(bytes: &[u8]) {
-    let Some((&from, rest)) = bytes.split_first() else { return };
+    drop(sent_to(bytes));
+}
+
+/// The same; the backend to which it is sent.
+pub fn sent_to(bytes: &[u8]) -> Option<String> {
+    let (&from, rest) = bytes.split_first()?;
     let (head, body) = cut(rest, b"\n\n");
-    let Some(parts) = parts_of(head) else { return };
+    let parts = parts_of(head)?;
     let (hosts, lengths) = (values(&parts.headers, &header::HOST), values(&parts.headers, &header::CONTENT_LENGTH));
     let coded = parts.headers.contains_key(header::TRANSFER_ENCODING);
     let said = sent(parts.clone(), from, body);
     assert_eq!(said, sent(parts, from, body), "the same request has the same end");
-    let Ok(sent) = said else { return };
+    let sent = said.ok()?;
     assert!(hosts == 1, "let through with {hosts} Host lines");
     assert!(lengths == 0 || !coded, "let through with two ways to tell its length");
     let holds = |key: &str| rest.windows(key.len()).any(|window| window == key.as_bytes());
@@ -30,6 +35,7 @@ pub fn request_head(bytes: &[u8]) {
         assert!(!sent.headers.contains_key(name), "{name} is not for replicas");
     }
     assert_eq!(values(&sent.headers, &header::HOST), 1);
+    Some(sent.backend)
 }
 
 /// What a replica gets to see.

@@ -9,8 +9,8 @@ mod wire;
 mod world;
 
 pub use config::config;
-pub use control_plane::control_plane;
-pub use exchange::{model_peek, request_head, stream_boundary};
+pub use control_plane::{control_plane, driven};
+pub use exchange::{model_peek, request_head, sent_to, stream_boundary};
 pub use wire::{bus_envelope, circuits_body, snapshot_body};
 
 /// A check: bytes from outside.
