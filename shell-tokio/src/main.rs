@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use appproxy_shell_tokio::{check, run};
 #[cfg(feature = "appproxy-common")]
 use appproxy_shell_tokio::replay::{self, Show};
+use appproxy_shell_tokio::{check, run};
 use clap::{Parser, Subcommand};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a

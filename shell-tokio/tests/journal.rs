@@ -57,7 +57,11 @@ impl Log {
 
     /// The outputs of the core, as the control loop logs them at level trace.
     fn outputs(&self) -> Vec<String> {
-        self.text().lines().filter_map(|line| line.split_once(" output ")).map(|(_, output)| output.to_owned()).collect()
+        self.text()
+            .lines()
+            .filter_map(|line| line.split_once(" output "))
+            .map(|(_, output)| output.to_owned())
+            .collect()
     }
 }
 
@@ -90,7 +94,8 @@ struct World {
 impl World {
     async fn start() -> Option<Self> {
         let bus = StageBus::start().await.expect("redis-server")?;
-        let coordinator = StageCoordinator::start(Settings::new(SECRET), 1, Some(&bus.url())).await.expect("coordinator");
+        let coordinator =
+            StageCoordinator::start(Settings::new(SECRET), 1, Some(&bus.url())).await.expect("coordinator");
         let replica = StageReplica::start("replica", &[]).await.expect("replica");
         Some(Self { bus, coordinator, replica })
     }

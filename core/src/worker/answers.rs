@@ -42,7 +42,11 @@ impl Answers {
         match self {
             Self::Coordinator => parse(&body.0),
             Self::Journal => read_kept(&body.0).unwrap_or_else(|error| {
-                Err(Malformed::new(MalformedKind::RestBody, "journal", format!("not an answer as a journal has it: {error}")))
+                Err(Malformed::new(
+                    MalformedKind::RestBody,
+                    "journal",
+                    format!("not an answer as a journal has it: {error}"),
+                ))
             }),
         }
     }

@@ -267,18 +267,16 @@ impl Worker {
 
     pub(super) fn circuits_ended(&mut self, outcome: &CallOutcome) {
         match outcome {
-            CallOutcome::Answered(response) if response.status == 200 => {
-                match self.answers.circuits(&response.body) {
-                    Ok(answer) => {
-                        self.report_malformed(&answer.malformed);
-                        if let Slot::Flying(flight) = &mut self.pulls.slot {
-                            flight.circuits = Leg::Answered(answer);
-                        }
-                        self.pull_answered();
+            CallOutcome::Answered(response) if response.status == 200 => match self.answers.circuits(&response.body) {
+                Ok(answer) => {
+                    self.report_malformed(&answer.malformed);
+                    if let Slot::Flying(flight) = &mut self.pulls.slot {
+                        flight.circuits = Leg::Answered(answer);
                     }
-                    Err(malformed) => self.pull_unreadable(malformed),
+                    self.pull_answered();
                 }
-            }
+                Err(malformed) => self.pull_unreadable(malformed),
+            },
             failed => self.pull_call_failed(Purpose::Circuits, failed),
         }
     }

@@ -52,8 +52,7 @@ fn no_secret_is_journalled_and_the_digest_is_the_same() {
     for secret in [MARK, &"5a".repeat(32), &"5A".repeat(32)] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    let pseudonym: String =
-        pseudonym(AUTHORITY, &key_hash()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let pseudonym: String = pseudonym(AUTHORITY, &key_hash()).iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(text.contains(&format!("\"token_hash\":\"{pseudonym}\"")), "{text}");
     let replay = replayed(text).unwrap();
     assert_eq!(replay.worker().desired().digest(), stage.worker.desired().digest());

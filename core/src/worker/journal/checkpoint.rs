@@ -124,7 +124,8 @@ impl Checkpoint {
         let desired = &mut worker.desired;
         desired.replace_circuits(self.circuits.into_iter().map(|circuit| (circuit.id, circuit)).collect());
         let publications = self.publications.into_iter();
-        desired.replace_publications(publications.map(|publication| (publication.model.clone(), publication)).collect());
+        desired
+            .replace_publications(publications.map(|publication| (publication.model.clone(), publication)).collect());
         if let Some(keys) = self.keys {
             desired.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
         }

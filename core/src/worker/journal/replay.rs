@@ -86,7 +86,10 @@ impl Replay {
         let line: Line = serde_json::from_str(line)
             .map_err(|error| damaged(format!("not an input ({error}); input {number} should be here")))?;
         if line.n != number {
-            return Err(damaged(format!("input {}, where input {number} should be: lines are missing or added", line.n)));
+            return Err(damaged(format!(
+                "input {}, where input {number} should be: lines are missing or added",
+                line.n
+            )));
         }
         let (input, words) = match (line.input, line.call) {
             (Some(input), None) => {
@@ -127,7 +130,12 @@ impl Replay {
     }
 
     /// The answer in the journal's form; `purpose` is there when the worker will read it.
-    fn body(&mut self, purpose: Option<Purpose>, read: Option<String>, same_as: Option<u64>) -> Result<Vec<u8>, String> {
+    fn body(
+        &mut self,
+        purpose: Option<Purpose>,
+        read: Option<String>,
+        same_as: Option<u64>,
+    ) -> Result<Vec<u8>, String> {
         let Some(purpose) = purpose else { return Ok(read.unwrap_or_default().into()) };
         if let Some(number) = same_as {
             let known = self.read.get(&purpose).filter(|(written, _)| *written == number);
