@@ -123,7 +123,8 @@ impl Journal {
     /// Lets everything recorded so far be seen.
     pub(crate) fn flush(&self) {
         if self.part.is_some() {
-            self.order(Order::Flush);
+            // That the thread has ended, the next line will say.
+            drop(self.order(Order::Flush));
         }
     }
 
@@ -135,32 +136,33 @@ impl Journal {
     fn try_record(&mut self, worker: &Worker, input: &Input, now: Now) -> Result<(), String> {
         let full = self.part.as_ref().is_some_and(|part| part.bytes > self.bounds.part_bytes);
         if full || (self.part.is_none() && Instant::now() >= self.paused_until) {
-            self.begin(worker).map_err(|error| format!("cannot describe the worker: {error}"))?;
+            self.begin(worker)?;
         }
         let Some(part) = &mut self.part else { return Ok(()) };
         let line = part.recorder.line(worker, input, now);
         let line = line.map_err(|error| format!("cannot describe input {}: {error}", self.inputs + 1))?;
         part.bytes += line.len();
         let queued = self.queued.fetch_add(line.len(), Ordering::Relaxed);
-        self.order(Order::Line(line));
+        self.order(Order::Line(line))?;
         if queued > self.bounds.queued_bytes {
             return Err(format!("the disk is {queued} bytes behind"));
         }
         Ok(())
     }
 
-    fn begin(&mut self, worker: &Worker) -> serde_json::Result<()> {
-        let head = if self.inputs == 0 { self.head.clone() } else { self.head.resumed(worker, self.inputs)? };
-        let (recorder, line) = Recorder::begin(&head)?;
+    fn begin(&mut self, worker: &Worker) -> Result<(), String> {
+        let head = if self.inputs == 0 { Ok(self.head.clone()) } else { self.head.resumed(worker, self.inputs) };
+        let begun = head.and_then(|head| Recorder::begin(&head));
+        let (recorder, line) = begun.map_err(|error| format!("cannot describe the worker: {error}"))?;
         self.queued.fetch_add(line.len(), Ordering::Relaxed);
-        self.order(Order::Begin(line));
+        self.order(Order::Begin(line))?;
         self.part = Some(Part { recorder, bytes: 0 });
         Ok(())
     }
 
-    fn order(&self, order: Order) {
-        // The thread ends after us; if it has panicked, its last word was a failure.
-        drop(self.orders.as_ref().map(|orders| orders.send(order)));
+    fn order(&self, order: Order) -> Result<(), String> {
+        let sent = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
+        if sent { Ok(()) } else { Err("its thread has ended".to_owned()) }
     }
 }
 

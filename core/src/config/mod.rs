@@ -148,6 +148,9 @@ fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
             "no worker section is enabled and no backend is named: there is nothing to serve",
         );
     }
+    if asked == Asked::Plain && config.journal.file.is_some() {
+        reader.warn(root.at, "journal.file", "no worker section is enabled: there is no control plane to record");
+    }
     reader.finish(root);
     config
 }

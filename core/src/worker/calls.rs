@@ -88,3 +88,16 @@ pub(super) struct RequestParts {
     pub(super) path_and_query: String,
     pub(super) body: Option<String>,
 }
+
+/// A query value with everything but RFC 3986's unreserved characters encoded.
+pub(super) fn percent_encoded(value: &str) -> String {
+    let mut encoded = String::with_capacity(value.len());
+    for &byte in value.as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::call::{CallId, CallOutcome};
-use super::calls::{Purpose, RequestParts};
+use super::calls::{Purpose, RequestParts, percent_encoded};
 use super::heard::{HeardCircuits, HeardConfig};
 use super::lifecycle::Lifecycle;
 use super::output::{Command, Event, Severity, WakeReason};
@@ -395,17 +395,4 @@ impl Worker {
 
 fn get(worker_id: WorkerId, what: String) -> RequestParts {
     RequestParts { method: Method::GET, path_and_query: format!("/api/worker/{worker_id}/{what}"), body: None }
-}
-
-/// A query value with everything but RFC 3986's unreserved characters encoded.
-fn percent_encoded(value: &str) -> String {
-    let mut encoded = String::with_capacity(value.len());
-    for &byte in value.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }

@@ -170,6 +170,14 @@ fn anchors_merges_and_variables_work() {
     assert_eq!(config.admin.token.as_ref().map(|token| token.expose()), Some("${SECRET}"), "not looked at again");
 }
 
+#[test]
+fn a_journal_without_a_control_plane_is_named() {
+    let loaded = loaded("journal: {file: /tmp/j}\nbackends: [{name: b, url: \"http://b\", models: [m]}]");
+    let named: Vec<_> = loaded.warnings.iter().map(|warning| warning.key.as_str()).collect();
+    assert_eq!(named, ["journal.file"]);
+    assert_eq!(loaded.not_in_effect, []);
+}
+
 #[cfg(feature = "appproxy-router")]
 #[test]
 fn the_examples_pass() {
