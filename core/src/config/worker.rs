@@ -54,6 +54,7 @@ pub struct WorkerConfig {
 
 /// The two workers. One process runs one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Model names and model API keys.
     Router(RouterMode),
@@ -88,6 +89,7 @@ pub struct LegacyMode {
 
 /// Which bodies our acks carry (worker-protocol 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventDialect {
     /// `args` and `payload` in one envelope: every released coordinator takes it.
     #[default]

@@ -11,6 +11,7 @@ use crate::wire::publication::Publication;
 
 /// The rules in force. One process keeps to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rules {
     /// A plain router: only configured backends, circuits make none.
     #[default]

@@ -19,6 +19,7 @@ pub struct ServingSettings {
 
 /// How a model's candidates are weighed (worker-protocol 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RoutingWeights {
     /// Each level normalised over its own serving children: the split that operators asked for.
     #[default]

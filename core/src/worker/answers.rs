@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 
 use super::call::CallBody;
 use super::calls::Purpose;
@@ -52,33 +51,48 @@ impl Answers {
     }
 }
 
-type Kept<T> = Result<T, Malformed>;
-
-fn read_kept<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<Kept<T>> {
+fn read_kept<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<Result<T, Malformed>> {
     serde_json::from_slice(json)
+}
+
+/// An answer with status 200, as far as it is read. Its serialised form is that of what it holds.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    Registration(RegisterAnswer),
+    Circuits(Elements<Circuit>),
+    Config(Box<Snapshot>),
 }
 
 /// What a journal keeps of an answer with status 200: all that is read of it and nothing else, hashes replaced by their
 /// pseudonyms. `None` for an answer that is not read.
-pub(super) fn kept(purpose: Purpose, body: &CallBody, authority: &str) -> serde_json::Result<Option<Box<RawValue>>> {
-    match purpose {
-        Purpose::Register => write(&masked(parse_register_answer(&body.0))),
-        Purpose::Circuits => {
-            let mut answer = masked(parse_circuits_answer(&body.0));
-            if let Ok(answer) = &mut answer {
-                mask_all(&mut answer.malformed);
-            }
-            write(&answer)
-        }
-        Purpose::RouterConfig => {
-            let mut answer = masked(parse_snapshot(&body.0));
-            if let Ok(snapshot) = &mut answer {
-                hide_hashes(snapshot, authority);
-            }
-            write(&answer)
-        }
-        Purpose::Heartbeat | Purpose::Deregister => Ok(None),
-    }
+pub(super) fn kept(purpose: Purpose, body: &CallBody, authority: &str) -> Option<Result<Answer, Malformed>> {
+    let answer = match purpose {
+        Purpose::Register => parse_register_answer(&body.0).map(Answer::Registration),
+        Purpose::Circuits => parse_circuits_answer(&body.0).map(|mut answer| {
+            mask_all(&mut answer.malformed);
+            Answer::Circuits(answer)
+        }),
+        Purpose::RouterConfig => parse_snapshot(&body.0).map(|mut snapshot| {
+            hide_hashes(&mut snapshot, authority);
+            Answer::Config(Box::new(snapshot))
+        }),
+        Purpose::Heartbeat | Purpose::Deregister => return None,
+    };
+    Some(answer.map_err(|mut malformed| {
+        mask_report(&mut malformed);
+        malformed
+    }))
+}
+
+/// Reads what [`kept`] made, as a journal has it.
+pub(super) fn read(purpose: Purpose, json: &[u8]) -> serde_json::Result<Option<Result<Answer, Malformed>>> {
+    Ok(match purpose {
+        Purpose::Register => Some(read_kept(json)?.map(Answer::Registration)),
+        Purpose::Circuits => Some(read_kept(json)?.map(Answer::Circuits)),
+        Purpose::RouterConfig => Some(read_kept(json)?.map(|snapshot| Answer::Config(Box::new(snapshot)))),
+        Purpose::Heartbeat | Purpose::Deregister => None,
+    })
 }
 
 /// Puts pseudonyms in the place of hashes.
@@ -90,27 +104,6 @@ pub(super) fn hide_hashes(snapshot: &mut Snapshot, authority: &str) {
     for key in &mut keys.good {
         key.token_hash = pseudonymised(authority, &key.token_hash);
     }
-}
-
-/// Whether `json` is what [`kept`] writes for this purpose.
-pub(super) fn check_kept(purpose: Purpose, json: &[u8]) -> serde_json::Result<()> {
-    match purpose {
-        Purpose::Register => read_kept::<RegisterAnswer>(json).map(drop),
-        Purpose::Circuits => read_kept::<Elements<Circuit>>(json).map(drop),
-        Purpose::RouterConfig => read_kept::<Snapshot>(json).map(drop),
-        Purpose::Heartbeat | Purpose::Deregister => Ok(()),
-    }
-}
-
-fn write<T: Serialize>(answer: &Kept<T>) -> serde_json::Result<Option<Box<RawValue>>> {
-    serde_json::value::to_raw_value(answer).map(Some)
-}
-
-fn masked<T>(answer: Kept<T>) -> Kept<T> {
-    answer.map_err(|mut malformed| {
-        mask_report(&mut malformed);
-        malformed
-    })
 }
 
 /// Takes out of reports what might be a hash.

@@ -82,6 +82,26 @@ fn an_answer_that_did_not_change_is_written_once() {
 }
 
 #[test]
+fn of_an_answer_only_what_differs_is_written() {
+    let mut circuits: Vec<Value> = (0..100).map(circuit).collect();
+    let keys = |last: u32| (0..last).map(|n| key(&format!("k{n}"))).collect::<Vec<_>>();
+    let mut stage = Stage::serving(json!(circuits), snapshot("1", vec![model("m", 1)], keys(50)));
+    let before = stage.journal().len();
+    circuits.remove(7);
+    circuits[3]["route_info"][0]["kernel_port"] = json!(9);
+    circuits.push(circuit(100));
+    stage.pass(seconds(15));
+    stage.answer_call("/circuits", 200, &json!({ "circuits": circuits }));
+    stage.answer_call("/router-config", 200, &snapshot("2", vec![model("n", 1)], keys(49)));
+    assert!(stage.has_circuit(100) && !stage.has_circuit(7) && stage.serves("n") && !stage.has_key("k49"));
+    let added = &stage.journal()[before..];
+    assert!(added.contains("\"gone\":{\"circuits\":[\"c0000000-0000-4000-8000-000000000007\"]}"), "{added}");
+    assert!(added.contains("\"gone\":{\"models\":[\"m\"],\"keys\":[\"k49\"]}"), "{added}");
+    assert_eq!(added.matches("\"kernel_port\"").count(), 2, "{added}");
+    assert_eq!(replayed(stage.journal()).unwrap().worker().desired().digest(), stage.worker.desired().digest());
+}
+
+#[test]
 fn damage_is_named_by_its_line() {
     let stage = marked();
     let lines: Vec<&str> = stage.journal().lines().collect();

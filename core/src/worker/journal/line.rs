@@ -8,6 +8,7 @@ use super::super::Worker;
 use super::super::call::{CallId, TransportFailure};
 use super::super::calls::Purpose;
 use super::super::input::Input;
+use super::changed::Gone;
 use super::checkpoint::Checkpoint;
 use crate::config::worker::WorkerConfig;
 use crate::seed::Seed;
@@ -79,6 +80,11 @@ pub(super) struct Ended {
     /// What was read of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) read: Option<Box<RawValue>>,
+    /// The input whose answer this one is a change of: `read` lists only what is new, `gone` what is not listed any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) gone: Option<Gone>,
     /// The input whose answer was the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) same_as: Option<u64>,

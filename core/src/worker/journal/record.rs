@@ -9,6 +9,7 @@ use super::super::answers::{kept, mask, mask_all, mask_report};
 use super::super::call::{CallEnded, CallOutcome, CallResponse, TransportFailure};
 use super::super::calls::Purpose;
 use super::super::input::Input;
+use super::changed::{Gone, Listed};
 use super::line::{Ended, Head, Line};
 use crate::time::Now;
 use crate::wire::circuit::{Echo, ReceivedCircuit};
@@ -19,8 +20,17 @@ use crate::wire::register::error_text;
 #[derive(Debug, Default)]
 pub struct Recorder {
     number: u64,
-    /// Of every kind of answer: the last one that was written out, by its hash, and the input that brought it.
-    written: BTreeMap<Purpose, ([u8; 32], u64)>,
+    /// Of every kind of answer, the last one that could be read.
+    written: BTreeMap<Purpose, Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    /// Of its body as it came.
+    hash: [u8; 32],
+    /// The input that brought it.
+    number: u64,
+    listed: Listed,
 }
 
 impl Recorder {
@@ -55,7 +65,16 @@ impl Recorder {
 
     fn ended(&mut self, worker: &Worker, ended: &CallEnded, n: u64) -> serde_json::Result<Ended> {
         let purpose = worker.calls.purpose(ended.id);
-        let mut line = Ended { id: ended.id, purpose, status: None, failed: None, read: None, same_as: None };
+        let mut line = Ended {
+            id: ended.id,
+            purpose,
+            status: None,
+            failed: None,
+            read: None,
+            since: None,
+            gone: None,
+            same_as: None,
+        };
         match &ended.outcome {
             CallOutcome::Failed(failure) => line.failed = Some(without_hashes(failure)),
             CallOutcome::Answered(response) => {
@@ -81,13 +100,21 @@ impl Recorder {
             return Ok(());
         }
         let hash: [u8; 32] = Sha256::digest(&response.body.0).into();
-        if let Some((_, written)) = self.written.get(&purpose).filter(|(written, _)| *written == hash) {
-            line.same_as = Some(*written);
+        if let Some(written) = self.written.get(&purpose).filter(|written| written.hash == hash) {
+            line.same_as = Some(written.number);
             return Ok(());
         }
-        line.read = kept(purpose, &response.body, &worker.config.authority)?;
-        if line.read.is_some() {
-            self.written.insert(purpose, (hash, n));
+        match kept(purpose, &response.body, &worker.config.authority) {
+            None => {}
+            Some(Err(malformed)) => line.read = Some(to_raw_value(&Err::<(), _>(malformed))?),
+            Some(Ok(mut answer)) => {
+                let mut before = self.written.remove(&purpose);
+                line.since = before.as_ref().map(|before| before.number).filter(|_| purpose != Purpose::Register);
+                let mut listed = before.as_mut().map(|before| core::mem::take(&mut before.listed)).unwrap_or_default();
+                line.gone = Some(listed.reduce(&mut answer)?).filter(|gone| *gone != Gone::default());
+                line.read = Some(to_raw_value(&Ok::<_, ()>(answer))?);
+                self.written.insert(purpose, Written { hash, number: n, listed });
+            }
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::super::Worker;
-use super::super::answers::check_kept;
+use super::super::answers;
 use super::super::call::{CallBody, CallEnded, CallOutcome, CallResponse};
 use super::super::calls::Purpose;
 use super::super::input::Input;
 use super::super::output::{Command, Output};
+use super::changed::{Gone, restore};
 use super::line::{Damaged, Ended, Head, Line, VERSION};
 use super::shown;
 use crate::serving::ChangeSet;
@@ -18,7 +19,7 @@ pub struct Replay {
     worker: Worker,
     head: Head,
     number: u64,
-    /// Of every kind of answer: the last one that was written out, and the input that brought it.
+    /// Of every kind of answer: the last one that could be read, whole, and the input that brought it.
     read: BTreeMap<Purpose, (u64, Vec<u8>)>,
 }
 
@@ -117,11 +118,18 @@ impl Replay {
     }
 
     fn ended(&mut self, line: Ended) -> Result<Input, String> {
-        let Ended { id, purpose, status, failed, read, same_as } = line;
+        let Ended { id, purpose, status, failed, read, since, gone, same_as } = line;
         let outcome = match (status, failed) {
             (None, Some(failure)) => CallOutcome::Failed(failure),
             (Some(status), None) => {
-                let body = self.body(purpose.filter(|_| status == 200), read.map(|read| read.get().into()), same_as)?;
+                let read = read.map(|read| read.get().as_bytes().to_vec()).unwrap_or_default();
+                let body = match purpose.filter(|_| status == 200) {
+                    None => read,
+                    Some(purpose) => match same_as {
+                        Some(number) => self.known(purpose, number)?.to_vec(),
+                        None => self.read(purpose, read, since, &gone.unwrap_or_default())?,
+                    },
+                };
                 CallOutcome::Answered(CallResponse { status, body: CallBody(body) })
             }
             _ => return Err("a call has either a status or a failure".to_owned()),
@@ -129,26 +137,30 @@ impl Replay {
         Ok(Input::CallEnded(CallEnded { id, outcome }))
     }
 
-    /// The answer in the journal's form; `purpose` is there when the worker will read it.
-    fn body(
-        &mut self,
-        purpose: Option<Purpose>,
-        read: Option<String>,
-        same_as: Option<u64>,
-    ) -> Result<Vec<u8>, String> {
-        let Some(purpose) = purpose else { return Ok(read.unwrap_or_default().into()) };
-        if let Some(number) = same_as {
-            let known = self.read.get(&purpose).filter(|(written, _)| *written == number);
-            let missing = || format!("the answer is said to be that of input {number}, which brought no such answer");
-            return known.map(|(_, body)| body.clone()).ok_or_else(missing);
+    /// The whole answer in the journal's form.
+    fn read(&mut self, purpose: Purpose, json: Vec<u8>, since: Option<u64>, gone: &Gone) -> Result<Vec<u8>, String> {
+        let damaged = |error| format!("a damaged answer ({error})");
+        let Some(Ok(mut answer)) = answers::read(purpose, &json).map_err(damaged)? else { return Ok(json) };
+        let mut whole = json;
+        if let Some(number) = since {
+            let before = answers::read(purpose, self.known(purpose, number)?).map_err(damaged)?;
+            let restored = match before {
+                Some(Ok(before)) => restore(before, &mut answer, gone),
+                Some(Err(_)) | None => false,
+            };
+            if !restored {
+                return Err(format!("the answer cannot be a change of that of input {number}"));
+            }
+            whole = serde_json::to_vec(&Ok::<_, ()>(answer)).map_err(damaged)?;
         }
-        let body = read.unwrap_or_default().into_bytes();
-        if matches!(purpose, Purpose::Heartbeat | Purpose::Deregister) {
-            return Ok(body);
-        }
-        check_kept(purpose, &body).map_err(|error| format!("a damaged answer ({error})"))?;
-        self.read.insert(purpose, (self.number + 1, body.clone()));
-        Ok(body)
+        self.read.insert(purpose, (self.number + 1, whole.clone()));
+        Ok(whole)
+    }
+
+    fn known(&self, purpose: Purpose, number: u64) -> Result<&[u8], String> {
+        let known = self.read.get(&purpose).filter(|(written, _)| *written == number);
+        let missing = || format!("the answer is said to follow that of input {number}, which brought no such answer");
+        known.map(|(_, body)| body.as_slice()).ok_or_else(missing)
     }
 }
 
