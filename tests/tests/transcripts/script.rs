@@ -59,7 +59,7 @@ impl Script {
             return self.line(command);
         }
         let (command, rest) = split(line);
-        if command != "with" && command != "pass" && command != "serving" {
+        if !["with", "pass", "await", "serving"].contains(&command) {
             self.remarks();
             self.stage().headline(&format!("> {line}"));
         }
@@ -70,6 +70,10 @@ impl Script {
             "event" => self.event(rest)?,
             "answer" => self.answer(rest)?,
             "fail" => self.fail(rest)?,
+            "await" => {
+                self.remarks();
+                self.stage().await_call(rest)?;
+            }
             "pass" => {
                 self.remarks();
                 let time = spelling::duration(rest)?;

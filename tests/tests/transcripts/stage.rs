@@ -15,6 +15,9 @@ use crate::{names, telling};
 
 pub(crate) const AUTHORITY: &str = "continuum-router-1";
 
+/// So often at most the worker is woken while a scenario awaits a call.
+const MOST_WAKES: usize = 100;
+
 /// What the shell does by itself, without a line of the script.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Habits {
@@ -183,6 +186,18 @@ impl Stage {
             self.input(Input::Tick);
         }
         self.set_moment(end);
+    }
+
+    /// Lets time pass until a call of this name waits for its answer.
+    pub(crate) fn await_call(&mut self, name: &str) -> Result<(), String> {
+        for _ in 0..MOST_WAKES {
+            if self.position(name).is_some() {
+                return Ok(());
+            }
+            let deadline = self.wait.ok_or_else(|| format!("no call to {name} will come by itself"))?;
+            self.pass(deadline.at.since(self.now.moment));
+        }
+        Err(format!("no call to {name} came in {MOST_WAKES} wakes"))
     }
 
     /// Lets time pass until this moment.
