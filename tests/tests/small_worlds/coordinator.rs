@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use appproxy_core::wire::envelope;
 use appproxy_core::wire::event::{BusEvent, Decoded};
 use appproxy_fixtures::ids::named;
-use appproxy_fixtures::wire::{Circuit, Dialect, Publication, api_key, circuit, event, publication, route, snapshot};
+use appproxy_fixtures::wire::{ApiKey, Circuit, Dialect, Publication, api_key, circuit, event, publication, route, snapshot};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -27,9 +27,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// One of each is there, one is not: everything can be created, changed and removed by one change.
-    pub(crate) const BEGINNING: Self =
-        Self { circuits: [FIRST, ABSENT], models: [FIRST, ABSENT], keys: [FIRST, ABSENT], announced: None };
+    /// Two of each.
+    pub(crate) const FULL: Self = Self::all(FIRST);
+    /// Nothing yet.
+    pub(crate) const EMPTY: Self = Self::all(ABSENT);
+
+    const fn all(version: Version) -> Self {
+        Self { circuits: [version; 2], models: [version; 2], keys: [version; 2], announced: None }
+    }
 
     /// Every change that is one.
     pub(crate) fn changes(self) -> Vec<Change> {
@@ -101,23 +106,62 @@ impl State {
         self
     }
 
+    /// What it answers to a request for circuits.
+    pub(crate) const fn circuits(self) -> Answer {
+        Answer::Circuits(self.circuits)
+    }
+
+    /// What it answers to a request for router-config.
+    pub(crate) fn config(self, known: Option<Revision>) -> Answer {
+        if known == Some(self.revision()) { Answer::NotModified } else { Answer::Config(self.revision()) }
+    }
+
     /// The same state, the same revision: a confirmation is given whenever one is possible.
-    pub(crate) fn revision(self) -> String {
-        format!("{}{}-{}{}", self.models[0], self.models[1], self.keys[0], self.keys[1])
+    const fn revision(self) -> Revision {
+        Revision([self.models[0], self.models[1], self.keys[0], self.keys[1]])
+    }
+}
+
+/// Publications and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Revision([Version; 4]);
+
+impl Revision {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits: Vec<Version> = text.bytes().filter_map(|byte| byte.checked_sub(b'0')).collect();
+        digits.try_into().ok().map(Self)
+    }
+}
+
+/// An answer to a pull's request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Answer {
+    Circuits([Version; 2]),
+    Config(Revision),
+    NotModified,
+}
+
+impl Answer {
+    pub(crate) const fn status(self) -> u16 {
+        if matches!(self, Self::NotModified) { 304 } else { 200 }
     }
 
-    pub(crate) fn circuits_body(self) -> String {
-        let circuits: Vec<Circuit> =
-            (0..2).filter(|i| self.circuits[*i] != ABSENT).map(|i| circuit_of(i, self.circuits[i])).collect();
-        json!({ "circuits": circuits }).to_string()
-    }
-
-    pub(crate) fn config_body(self) -> String {
-        let models: Vec<Publication> =
-            (0..2).filter(|i| self.models[*i] != ABSENT).map(|i| publication_of(i, self.models[i])).collect();
-        let keys = (0..2).filter(|i| self.keys[*i] != ABSENT);
-        let keys: Vec<_> = keys.map(|i| api_key(key_id(i), &format!("sk-{i}-{}", self.keys[i]))).collect();
-        snapshot(&self.revision(), &models, &keys).to_string()
+    pub(crate) fn body(self) -> String {
+        match self {
+            Self::Circuits(versions) => {
+                let there = (0..2).filter(|i| versions[*i] != ABSENT);
+                json!({"circuits": there.map(|i| circuit_of(i, versions[i])).collect::<Vec<Circuit>>()}).to_string()
+            }
+            Self::Config(Revision([m0, m1, k0, k1])) => {
+                let models = [m0, m1].into_iter().enumerate().filter(|(_, version)| *version != ABSENT);
+                let models: Vec<Publication> = models.map(|(i, version)| publication_of(i, version)).collect();
+                let keys = [k0, k1].into_iter().enumerate().filter(|(_, version)| *version != ABSENT);
+                let keys: Vec<ApiKey> =
+                    keys.map(|(i, version)| api_key(key_id(i), &format!("sk-{i}-{version}"))).collect();
+                snapshot(&format!("{m0}{m1}{k0}{k1}"), &models, &keys).to_string()
+            }
+            Self::NotModified => String::new(),
+        }
     }
 }
 
@@ -138,6 +182,44 @@ pub(crate) enum Change {
     RemoveModel(usize),
     UpdateKey(usize),
     RemoveKey(usize),
+}
+
+impl Change {
+    /// Whose change it is: the number, and whether of a key.
+    const fn subject(self) -> (usize, bool) {
+        match self {
+            Self::UpdateKey(i) | Self::RemoveKey(i) => (i, true),
+            Self::Create(i)
+            | Self::Reroute(i)
+            | Self::RemoveCircuit(i)
+            | Self::AnnounceRemoval(i)
+            | Self::UpdateModel(i)
+            | Self::RemoveModel(i) => (i, false),
+        }
+    }
+}
+
+/// Which kinds have been changed. Both starts stay what they are when the two keys change places, and when the two
+/// circuits do together with the two publications: so the first change of each kind may as well be number 0's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Seen {
+    keys: bool,
+    others: bool,
+}
+
+impl Seen {
+    /// Whether histories that begin so are not the mirror image of others.
+    pub(crate) const fn first_of_its_kind(self, change: Change) -> bool {
+        let (number, key) = change.subject();
+        number == 0 || if key { self.keys } else { self.others }
+    }
+
+    pub(crate) const fn note(&mut self, change: Change) {
+        match change.subject() {
+            (_, true) => self.keys = true,
+            (_, false) => self.others = true,
+        }
+    }
 }
 
 /// What is published of a change.
@@ -179,6 +261,22 @@ impl Message {
     }
 }
 
+/// A set of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Published(u32);
+
+impl Published {
+    pub(crate) fn add(&mut self, message: Message) {
+        let at = Message::every().iter().position(|one| *one == message);
+        self.0 |= at.map_or(0, |at| 1 << at);
+    }
+
+    pub(crate) fn messages(self) -> impl Iterator<Item = Message> {
+        let every = Message::every().into_iter().enumerate();
+        every.filter(move |(at, _)| self.0 & (1 << at) != 0).map(|(_, message)| message)
+    }
+}
+
 /// Every message as core decodes it.
 pub(crate) fn decoded() -> BTreeMap<Message, BusEvent> {
     let event = |message: Message| match envelope::decode(&message.bytes(), AUTHORITY) {
@@ -211,7 +309,7 @@ fn circuit_of(i: usize, version: Version) -> Circuit {
 }
 
 /// Its first version stands on its own circuit's endpoint, its second on the other one.
-pub(crate) fn publication_of(i: usize, version: Version) -> Publication {
+fn publication_of(i: usize, version: Version) -> Publication {
     let endpoint = endpoint(if version == FIRST { i } else { 1 - i });
     publication(model_name(i), &[(endpoint, 1.0)])
 }
