@@ -150,7 +150,8 @@ fn the_coordinators_take_every_ack_that_core_writes() {
         assert!(!ids.is_empty(), "{name}");
         acks.push((Ack::Circuits(circuits), event.request_id, AckRead::Circuits(ids)));
     }
-    for (kind, id) in [("model", "llama-4-chat"), ("model", "모델/\"한국어\"\\"), ("key", "key-abc"), ("key", "")] {
+    for (kind, id) in [("model", "llama-4-chat"), ("model", "모델/\"한국어\"\\"), ("key", "key-abc"), ("key", "")]
+    {
         let ack = if kind == "model" { Ack::Model(id.into()) } else { Ack::Key(KeyId(id.into())) };
         let applied = wire::ack::Applied {
             authority: AUTHORITY.into(),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use appproxy_core::wire::envelope;
 use appproxy_core::wire::event::{BusEvent, Decoded};
 use appproxy_fixtures::ids::named;
-use appproxy_fixtures::wire::{ApiKey, Circuit, Dialect, Publication, api_key, circuit, event, publication, route, snapshot};
+use appproxy_fixtures::wire::{
+    ApiKey, Circuit, Dialect, Publication, api_key, circuit, event, publication, route, snapshot,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -184,17 +186,22 @@ pub(crate) enum Change {
     RemoveKey(usize),
 }
 
+/// What can be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Circuit(usize),
+    Model(usize),
+    Key(usize),
+}
+
 impl Change {
-    /// Whose change it is: the number, and whether of a key.
-    const fn subject(self) -> (usize, bool) {
+    pub(crate) const fn subject(self) -> Subject {
         match self {
-            Self::UpdateKey(i) | Self::RemoveKey(i) => (i, true),
-            Self::Create(i)
-            | Self::Reroute(i)
-            | Self::RemoveCircuit(i)
-            | Self::AnnounceRemoval(i)
-            | Self::UpdateModel(i)
-            | Self::RemoveModel(i) => (i, false),
+            Self::UpdateKey(i) | Self::RemoveKey(i) => Subject::Key(i),
+            Self::UpdateModel(i) | Self::RemoveModel(i) => Subject::Model(i),
+            Self::Create(i) | Self::Reroute(i) | Self::RemoveCircuit(i) | Self::AnnounceRemoval(i) => {
+                Subject::Circuit(i)
+            }
         }
     }
 }
@@ -208,16 +215,21 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Where no two places can be changed for each other.
+    pub(crate) const NO_SYMMETRY: Self = Self { keys: true, others: true };
+
     /// Whether histories that begin so are not the mirror image of others.
     pub(crate) const fn first_of_its_kind(self, change: Change) -> bool {
-        let (number, key) = change.subject();
-        number == 0 || if key { self.keys } else { self.others }
+        match change.subject() {
+            Subject::Key(i) => i == 0 || self.keys,
+            Subject::Circuit(i) | Subject::Model(i) => i == 0 || self.others,
+        }
     }
 
     pub(crate) const fn note(&mut self, change: Change) {
         match change.subject() {
-            (_, true) => self.keys = true,
-            (_, false) => self.others = true,
+            Subject::Key(_) => self.keys = true,
+            Subject::Circuit(_) | Subject::Model(_) => self.others = true,
         }
     }
 }

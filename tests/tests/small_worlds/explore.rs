@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::automaton::{Automaton, Content};
-use crate::coordinator::State;
+use crate::coordinator::{State, Subject};
 use crate::world::{Action, World};
 
 /// Where histories begin, and how far they go.
@@ -12,6 +12,8 @@ pub(crate) struct Bounds {
     pub(crate) start: State,
     pub(crate) changes: u8,
     pub(crate) pulls: u8,
+    /// What is changed; anything, unless it says.
+    pub(crate) subjects: Option<[Subject; 2]>,
 }
 
 /// What an exploration came to.
@@ -66,13 +68,13 @@ impl Explorer {
 
     /// All of them, or the shortest history that goes wrong, in words.
     pub(crate) fn explore(mut self) -> Result<Explored, String> {
-        let Bounds { start, changes, pulls } = self.bounds;
-        let world = World::new(start, changes, pulls, &self.automaton);
+        let bounds = self.bounds;
+        let world = World::new(&bounds, &self.automaton);
         self.visit(world, 0, None)?;
         let mut number = 0;
         while let Some(visited) = self.visited.get(number) {
             let world = visited.world;
-            for action in world.actions(&self.automaton) {
+            for action in world.actions(&bounds, &self.automaton) {
                 let after = world.after(action, &mut self.automaton);
                 let after = after.map_err(|wrong| self.told(number, Some(action), &wrong))?;
                 let next = self.visit(after, number, Some(action))?;
@@ -81,7 +83,7 @@ impl Explorer {
             number += 1;
         }
         // Change, two arrivals; pull, two answers; and one commit.
-        let length = usize::from(changes) * 3 + usize::from(pulls) * 3 + 1;
+        let length = usize::from(bounds.changes) * 3 + usize::from(bounds.pulls) * 3 + 1;
         Ok(Explored {
             worlds: self.visited.len(),
             steps: self.visited.iter().map(|visited| visited.next.len()).sum(),

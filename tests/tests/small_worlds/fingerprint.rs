@@ -119,7 +119,8 @@ impl Told {
                 }
                 return;
             }
-            (Word::Pull, _) => self.pull.get_or_insert(number).wrapping_sub(number),
+            // A notice was heard before the last pull was sent, or after: how long before makes no difference.
+            (Word::Pull, _) => self.pull.get_or_insert(number).wrapping_sub(number).min(1),
             (Word::Other, _) => return self.text.push_str(digits),
         };
         // Writing into a string cannot fail.

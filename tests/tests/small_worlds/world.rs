@@ -4,6 +4,7 @@ use appproxy_core::worker::WakeReason;
 
 use crate::automaton::{Ack, Asked, Automaton, Content, Did, Told};
 use crate::coordinator::{Answer, Change, Message, Published, Revision, Seen, State};
+use crate::explore::Bounds;
 
 /// A period, the guard of five seconds, and the pull after it.
 const CLOSING_MILLIS: u64 = 7000;
@@ -65,14 +66,15 @@ pub(crate) struct World {
 
 impl World {
     /// A worker that has pulled `start`.
-    pub(crate) fn new(start: State, changes: u8, pulls: u8, automaton: &Automaton) -> Self {
+    pub(crate) fn new(bounds: &Bounds, automaton: &Automaton) -> Self {
+        let Bounds { start, changes, pulls, subjects } = *bounds;
         Self {
             worker: 0,
             state: start,
             changes_left: changes,
             pulls_left: pulls,
             published: Published::default(),
-            seen: Seen::default(),
+            seen: if subjects.is_some() { Seen::NO_SYMMETRY } else { Seen::default() },
             circuits: None,
             config: None,
             grant: NOTHING,
@@ -82,10 +84,13 @@ impl World {
     }
 
     /// Everything that can happen next.
-    pub(crate) fn actions(&self, automaton: &Automaton) -> Vec<Action> {
+    pub(crate) fn actions(&self, bounds: &Bounds, automaton: &Automaton) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.changes_left > 0 {
-            let changes = self.state.changes().into_iter().filter(|change| self.seen.first_of_its_kind(*change));
+            let concerned =
+                |change: &Change| bounds.subjects.is_none_or(|subjects| subjects.contains(&change.subject()));
+            let changes = self.state.changes().into_iter().filter(concerned);
+            let changes = changes.filter(|change| self.seen.first_of_its_kind(*change));
             actions.extend(changes.map(Action::Change));
         }
         if self.state.announced.is_some() {

@@ -120,12 +120,8 @@ pub(crate) fn snapshot(text: &str) -> Result<Value, String> {
     let (revision, rest) = rest.split_once(" models {").ok_or_else(wrong)?;
     let (models, rest) = rest.split_once("} keys {").ok_or_else(wrong)?;
     let keys = rest.strip_suffix('}').ok_or_else(wrong)?;
-    let models: Vec<Value> = models
-        .split(';')
-        .map(str::trim)
-        .filter(|one| !one.is_empty())
-        .map(publication)
-        .collect::<Result<_, _>>()?;
+    let models: Vec<Value> =
+        models.split(';').map(str::trim).filter(|one| !one.is_empty()).map(publication).collect::<Result<_, _>>()?;
     let keys: Vec<Value> = keys.split_whitespace().map(key).collect::<Result<_, _>>()?;
     Ok(json!({"revision": revision, "models": models, "api_keys": keys}))
 }

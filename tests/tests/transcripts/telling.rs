@@ -50,8 +50,7 @@ fn view(view: &ServingView) -> String {
 /// `call #3 GET /api/worker/… until 30.000s`, with its body.
 pub(crate) fn call(call: &Call) -> Vec<String> {
     let request = call.request();
-    let head =
-        format!("call #{} {} {} until {}", call.id().0, request.method, request.path_and_query, call.deadline());
+    let head = format!("call #{} {} {} until {}", call.id().0, request.method, request.path_and_query, call.deadline());
     let mut lines = vec![head];
     lines.extend(request.body.iter().map(|body| format!("      {body}")));
     lines
