@@ -25,11 +25,11 @@ fn sample(path: &str) -> Vec<u8> {
 /// Every sample of a folder, by name.
 fn folder(path: &str) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(data(path))
-        .unwrap()
+        .expect("the samples' folder")
         .map(|entry| {
-            let entry = entry.unwrap();
+            let entry = entry.expect("a sample");
             let name = entry.file_name().to_string_lossy().trim_end_matches(".json").to_owned();
-            (name, std::fs::read(entry.path()).unwrap())
+            (name, std::fs::read(entry.path()).expect("a sample"))
         })
         .collect();
     files.sort();

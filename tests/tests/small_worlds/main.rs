@@ -41,7 +41,7 @@ fn explore(bounds: Bounds) -> u128 {
         "{} change(s) of {}, {} pull(s), {} at the start: {} histories of up to {} steps, in {} worlds with {} steps; \
          {} ends closed; {} states of the worker with {} reactions; {:?}",
         bounds.changes,
-        bounds.subjects.map_or("anything".to_owned(), |subjects| format!("{subjects:?}")),
+        bounds.subjects.map_or_else(|| "anything".to_owned(), |subjects| format!("{subjects:?}")),
         bounds.pulls,
         if bounds.start == State::FULL { "everything" } else { "nothing" },
         explored.histories,

@@ -217,11 +217,11 @@ impl World {
     /// No revoked key is there, but one that this answer may bring.
     fn check_keys(&mut self, grant: Grant, automaton: &Automaton) -> Result<(), String> {
         let there = automaton.standing(self.worker).keys;
-        for i in 0..2 {
-            if there[i] && self.revoked[i] && !grant.brings[i] {
+        for (i, there) in there.into_iter().enumerate() {
+            if there && self.revoked[i] && !grant.brings[i] {
                 return Err(format!("key {i} is back without a request that could bring it"));
             }
-            self.revoked[i] = !there[i];
+            self.revoked[i] = !there;
         }
         Ok(())
     }
