@@ -79,10 +79,12 @@ impl Acks {
     /// A full pull has been applied: what may go, waits for its view. `follows_subscription`: acks that a lost bus held
     /// back may go with it.
     pub(super) fn full_pull_applied(&mut self, follows_subscription: bool) {
+        let mut fresh = core::mem::take(&mut self.ready);
         if follows_subscription {
-            self.fresh.append(&mut self.after_full_pull);
+            fresh.append(&mut self.after_full_pull);
         }
-        self.fresh.append(&mut self.ready);
+        fresh.append(&mut self.fresh);
+        self.fresh = fresh;
     }
 
     /// Drops the acks that nobody waits for any more; how many.
