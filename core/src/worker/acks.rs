@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::defects::{Defect, has};
 use super::output::AckId;
 use crate::limits;
 use crate::serving::Generation;
@@ -66,7 +67,7 @@ impl Acks {
 
     /// The bus dropped: nothing that is not surely out goes before a full pull.
     pub(super) fn bus_lost(&mut self) {
-        for held in &mut self.held {
+        for held in self.held.iter_mut().filter(|_| !has(Defect::AckWithoutFullPull)) {
             held.state = AckState::AfterFullPull;
         }
     }
@@ -87,7 +88,7 @@ impl Acks {
     /// Drops the acks that nobody waits for any more; how many.
     pub(super) fn expire(&mut self, now: Moment) -> usize {
         let before = self.held.len();
-        self.held.retain(|held| held.state == AckState::Sending || now.since(held.heard_at) <= ACK_AGE);
+        self.held.retain(|held| held.state == AckState::Sending || now.since(held.heard_at) <= ACK_AGE || has(Defect::AckTooLate));
         before - self.held.len()
     }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Worker;
+use super::defects::{Defect, has};
 use super::pull::Scope;
 use crate::config::worker::Mode;
 use crate::desired::Rules;
@@ -68,6 +69,8 @@ impl Worker {
     /// The words for a registration refused with 400 or 422, and whether only an operator can mend it.
     pub(super) fn refused_registration(&self, text: String) -> (String, bool) {
         match self.config.mode {
+            #[cfg(feature = "appproxy-router")]
+            Mode::Router(_) if has(Defect::OldCoordinatorUnsaid) => (text, true),
             #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => (
                 format!(

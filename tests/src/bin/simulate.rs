@@ -1,0 +1,121 @@
+//! Runs simulated worlds: `simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]`.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use appproxy_core::worker::defects::{self, Defect};
+use appproxy_tests::simulation::fault::FAULTS;
+use appproxy_tests::simulation::run::{Failure, Plan, shrink};
+use appproxy_tests::simulation::seeds::{Stop, run_seeds};
+use appproxy_tests::simulation::{aims, fault::Fault};
+
+const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]
+                [--only I,J,...]
+  --seeds A..B   from A up to, not including, B
+  --nodes N      nodes of the authority, 3 unless said
+  --minutes M    stop starting seeds after this time
+  --steps N      things that happen before the faults end, 300 unless said
+  --shrink       cut the first failing run down to the strikes and changes it needs
+  --defect NAME  run a deliberately wrong worker, with the mix aimed at it; `--defect list` names them
+  --only I,J     only these strikes and changes of a run happen (as --shrink prints them)";
+
+struct Wishes {
+    seeds: Range<u64>,
+    plan: Plan,
+    stop: Stop,
+    shrink: bool,
+    defect: Option<Defect>,
+}
+
+fn main() -> ExitCode {
+    let wishes = match wishes(std::env::args().skip(1)) {
+        Ok(wishes) => wishes,
+        Err(problem) => {
+            eprintln!("{problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    defects::choose(wishes.defect);
+    let began = Instant::now();
+    let report = run_seeds(wishes.seeds, &wishes.plan, wishes.stop);
+    for failure in report.failures.iter().take(10) {
+        println!("{failure}\n  repeat: {}\n", command(failure, &wishes.plan, wishes.defect));
+    }
+    if let (Some(failure), true) = (report.failures.first(), wishes.shrink) {
+        let (least, plan) = shrink(failure, &wishes.plan);
+        let (before, after) = (failure.struck.len(), least.struck.len());
+        println!("cut down from {before} strikes and changes to {after}:\n{least}");
+        println!("  repeat: {}\n", command(&least, &plan, wishes.defect));
+    }
+    println!("{}", report.totals);
+    let per_seed = |fault: &Fault| report.totals.faults[*fault as usize] * 20 < report.seeds;
+    for rare in FAULTS.iter().filter(|fault| per_seed(fault)) {
+        println!("rare: {} (less than once in 20 seeds)", rare.name());
+    }
+    println!("{:.1} s", began.elapsed().as_secs_f64());
+    println!("{} seeds, {} failed", report.seeds, report.failures.len());
+    if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
+    let mut wishes =
+        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--seeds" => {
+                let text = value()?;
+                let ends = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+                wishes.seeds = ends.ok_or_else(|| format!("--seeds {text}: should be like 0..1000"))?;
+            }
+            "--nodes" => wishes.plan.nodes = number(&value()?)?.clamp(1, 16),
+            "--steps" => wishes.plan.steps = number(&value()?)? as u64,
+            "--minutes" => wishes.stop.after = Some(Duration::from_secs(60 * number(&value()?)? as u64)),
+            "--shrink" => wishes.shrink = true,
+            "--only" => {
+                let numbers: Result<BTreeSet<u64>, String> =
+                    value()?.split(',').map(|text| number(text).map(|it| it as u64)).collect();
+                wishes.plan.only = Some(Arc::new(numbers?));
+            }
+            "--defect" => {
+                let name = value()?;
+                let known = || Defect::ALL.iter().map(|defect| defect.name()).collect::<Vec<_>>().join("\n  ");
+                let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
+                let defect = found.ok_or_else(|| format!("no defect {name:?}; there are\n  {}", known()))?;
+                wishes.plan.aim = aims::aim(defect).to_vec();
+                wishes.stop.at_first_failure = true;
+                wishes.defect = Some(defect);
+            }
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    if wishes.seeds.is_empty() {
+        return Err("--seeds A..B is missing, or names no seed".into());
+    }
+    Ok(wishes)
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text:?}: should be a whole number"))
+}
+
+fn command(failure: &Failure, plan: &Plan, defect: Option<Defect>) -> String {
+    let mut command = format!(
+        "cargo run --release -p appproxy-tests --bin simulate -- --seeds {}..{} --nodes {} --steps {}",
+        failure.seed,
+        failure.seed + 1,
+        plan.nodes,
+        plan.steps
+    );
+    if let Some(defect) = defect {
+        command += &format!(" --defect {}", defect.name());
+    }
+    if let Some(only) = &plan.only {
+        let numbers: Vec<String> = only.iter().map(u64::to_string).collect();
+        command += &format!(" --only {}", numbers.join(","));
+    }
+    command
+}
