@@ -57,7 +57,10 @@ impl Worker {
         }
 
         let modified = config.is_some() || flight.scope == Scope::Circuits;
-        let mut again = flight.again;
+        // Events heard before the first pull was sent overrule its answer although they may be older: one more pull
+        // says what is true now.
+        let overruled = heard_circuits.len() + heard_config.len() > 0 && self.pulls.early.is_some();
+        let mut again = if overruled { Some(Scope::Full) } else { flight.again };
         if let Some(target) = circuits {
             self.apply_circuits(target);
         }

@@ -277,9 +277,9 @@ impl Worker {
                 return;
             }
             failed => {
+                let why = self.secret_rejected(failed).unwrap_or_else(|| Self::failure_text(failed));
                 let text = format!(
-                    "could not deregister: {}; the coordinator will declare this worker lost when heartbeats stop",
-                    Self::failure_text(failed)
+                    "could not deregister: {why}; the coordinator will declare this worker lost when heartbeats stop"
                 );
                 self.notice(Severity::Warning, "deregister_failed", text);
             }

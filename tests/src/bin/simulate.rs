@@ -13,13 +13,14 @@ use appproxy_tests::simulation::seeds::{Stop, run_seeds};
 use appproxy_tests::simulation::{aims, fault::Fault};
 
 const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]
-                [--only I,J,...]
+                [--trace] [--only I,J,...]
   --seeds A..B   from A up to, not including, B
   --nodes N      nodes of the authority, 3 unless said
   --minutes M    stop starting seeds after this time
   --steps N      things that happen before the faults end, 300 unless said
   --shrink       cut the first failing run down to the strikes and changes it needs
   --defect NAME  run a deliberately wrong worker, with the mix aimed at it; `--defect list` names them
+  --trace        print everything that happens
   --only I,J     only these strikes and changes of a run happen (as --shrink prints them)";
 
 struct Wishes {
@@ -74,6 +75,7 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             "--nodes" => wishes.plan.nodes = number(&value()?)?.clamp(1, 16),
             "--steps" => wishes.plan.steps = number(&value()?)? as u64,
             "--minutes" => wishes.stop.after = Some(Duration::from_secs(60 * number(&value()?)? as u64)),
+            "--trace" => wishes.plan.trace = true,
             "--shrink" => wishes.shrink = true,
             "--only" => {
                 let numbers: Result<BTreeSet<u64>, String> =

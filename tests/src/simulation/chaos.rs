@@ -22,6 +22,9 @@ impl World {
             return Ok(());
         }
         self.totals.struck(fault);
+        if self.trace {
+            println!("{:>9} {}", self.now, fault.name());
+        }
         let lasts = 50 + self.draws.below(15_000);
         match fault {
             Fault::BusDown => return self.bus_goes_down(lasts),
@@ -167,6 +170,9 @@ impl World {
     /// All faults end: what is away comes back, what is held up is let go or lost.
     pub(super) fn heal(&mut self) -> Result<(), Broken> {
         self.healing = true;
+        if self.trace {
+            println!("{:>9} the faults end", self.now);
+        }
         self.mix = Mix::none();
         self.coordinator.faults.failures.clear();
         for fault in [Fault::BusDown, Fault::CoordinatorRestarted, Fault::MalformedElement] {

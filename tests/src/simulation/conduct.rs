@@ -251,13 +251,13 @@ impl Conduct {
     }
 
     /// A pull was applied.
-    pub fn pull_applied(&mut self, full: bool, config: bool, guarded_until: Option<u64>) {
+    pub fn pull_applied(&mut self, full: bool, config: bool, guarded_until: Option<u64>, now: u64) {
         self.config_applied |= config;
         if full {
             self.rejoins = 0;
         }
         if let Some(until) = guarded_until {
-            self.guard_due = self.guard_due.max(Some(until + 1));
+            self.guard_due = self.guard_due.max(Some(now.max(until + 1)));
         }
     }
 

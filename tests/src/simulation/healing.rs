@@ -39,6 +39,7 @@ impl World {
         let end = self.now + self.bound();
         self.live_until(end)?;
         self.all_agree("every node serves the coordinator's state within the stated bound after the faults")?;
+        self.manager.answers.clear();
         for _ in 0..4 {
             self.change();
             self.live_until(self.now + 600)?;
@@ -88,7 +89,7 @@ impl World {
         desired.replace_keys(snapshot.keys.good.into_iter().map(|it| (it.key_id.clone(), it)).collect());
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
-        serving.update(&desired, &touched);
+        let _ = serving.update(&desired, &touched);
         Some(serving.view().digest())
     }
 }

@@ -94,7 +94,7 @@ impl Promises {
     }
 
     /// A pull was applied. Gives the key notices that need another answer at once.
-    pub fn pulled(&mut self, pulled: &Pulled, follows_subscription: bool) -> BTreeSet<String> {
+    pub fn pulled(&mut self, pulled: &Pulled, bus_up: bool, follows_subscription: bool) -> BTreeSet<String> {
         let mut again = BTreeSet::new();
         if let Some(answer) = &pulled.config {
             self.waiting.retain_mut(|it| {
@@ -106,7 +106,7 @@ impl Promises {
                     again.insert(id.clone());
                     return true;
                 }
-                it.due = Due::Settling;
+                (it.due, it.held_by_bus) = (Due::Settling, !bus_up);
                 !(answer.malformed_keys.contains(id) || answer.unreadable_key && !answer.keys.contains_key(id))
             });
         }

@@ -22,11 +22,13 @@ pub struct Plan {
     pub off: Vec<Fault>,
     /// Only these strikes and changes happen, by number; `None`: all.
     pub only: Option<Arc<BTreeSet<u64>>>,
+    /// Whether everything is printed as it happens.
+    pub trace: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { nodes: 3, steps: 300, aim: Vec::new(), off: Vec::new(), only: None }
+        Self { nodes: 3, steps: 300, aim: Vec::new(), off: Vec::new(), only: None, trace: false }
     }
 }
 
@@ -61,6 +63,7 @@ impl fmt::Display for Failure {
 pub fn run(seed: u64, plan: &Plan) -> Result<Totals, Box<(Failure, Totals)>> {
     let mut world = World::new(seed, plan.nodes, &plan.off, &plan.aim);
     world.only.clone_from(&plan.only);
+    world.trace = plan.trace;
     let result = (0..plan.steps).try_for_each(|_| world.step()).and_then(|()| world.heals());
     match result {
         Ok(()) => Ok(world.totals),
@@ -74,7 +77,7 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Totals, Box<(Failure, Totals)>> {
 /// Cuts a failing run down: fewer strikes and changes that still break the same rule.
 #[must_use]
 pub fn shrink(failure: &Failure, plan: &Plan) -> (Failure, Plan) {
-    let (mut best, mut plan) = (failure.clone(), plan.clone());
+    let (mut best, mut plan) = (failure.clone(), Plan { trace: false, ..plan.clone() });
     let mut size = best.struck.len().div_ceil(2).max(1);
     loop {
         let mut from = 0;

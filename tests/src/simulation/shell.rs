@@ -58,10 +58,18 @@ impl World {
 
     fn feed_node(&mut self, place: usize, node: &mut Node, input: Input) -> Result<bool, Broken> {
         let statics_before = node.view.static_backends().count();
+        let tick = input == Input::Tick;
+        if self.trace {
+            println!("{:>9} node {place}.{} <- {input:?}", self.now, node.life);
+        }
         node.worker.handle_input(input, self.clocks());
         let (mut stopped, mut confirming) = (false, false);
         loop {
-            match node.worker.poll_output() {
+            let output = node.worker.poll_output();
+            if self.trace && !matches!(output, Output::Wait(_)) {
+                println!("{:>9} node {place}.{} -> {output:?}", self.now, node.life);
+            }
+            match output {
                 Output::Wait(deadline) => {
                     node.wait = deadline.map(|deadline| deadline.at.as_millis());
                     break;
@@ -83,6 +91,8 @@ impl World {
             return Ok(true);
         }
         self.settle(node, confirming)?;
+        let left_behind = tick && node.wait.is_some_and(|wait| wait <= self.now);
+        must(!left_behind, "a deadline is never left behind", || format!("{:?}", node.wait))?;
         must(statics_before == 1 && node.view.static_backends().count() == 1, "static backends stay untouched", || {
             format!("{:?}", node.view.counts())
         })?;
@@ -198,8 +208,8 @@ impl World {
             (Some(then), Bus::Up(now)) => then == now,
             _ => false,
         };
-        node.ask_again = node.promises.pulled(&pulled, follows);
-        node.conduct.pull_applied(full, pulled.config.is_some(), pulled.guarded_until);
+        node.ask_again = node.promises.pulled(&pulled, matches!(node.bus, Bus::Up(_)), follows);
+        node.conduct.pull_applied(full, pulled.config.is_some(), pulled.guarded_until, self.now);
         Ok(false)
     }
 
@@ -268,7 +278,6 @@ impl World {
         if let Some((id, call)) = node.calls.iter().find(|(_, call)| call.deadline <= now) {
             return broken("a call past its deadline is given up", format!("{id:?} {call:?}"));
         }
-        must(node.wait.is_none_or(|wait| wait > now), "a deadline is never left behind", || format!("{:?}", node.wait))?;
         let bounds = [10, limits::HELD_ACKS, limits::KEY_NOTICES, limits::GUARDS];
         let within = node.worker.held().iter().zip(bounds).all(|(held, bound)| *held <= bound);
         must(within && node.worker.dropped_events() == 0, "queues stay within limits.rs", || {

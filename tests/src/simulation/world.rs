@@ -30,6 +30,7 @@ pub struct Message {
 
 /// Something that is going to happen.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the fields say which node and process, and carry what happens")]
 pub enum Happening {
     /// A message reaches a node, if that subscription still stands.
     Message { node: usize, life: u64, subscription: u64, message: Message },
@@ -92,6 +93,8 @@ pub struct World {
     pub strikes: u64,
     /// Those that happened.
     pub struck: Vec<u64>,
+    /// Whether everything is printed as it happens.
+    pub trace: bool,
     /// Whether the faults have ended.
     pub healing: bool,
     /// The coordinator.
@@ -133,6 +136,7 @@ impl World {
             only: None,
             strikes: 0,
             struck: Vec::new(),
+            trace: false,
             healing: false,
             coordinator: Coordinator::new(Settings::new(SECRET), seed),
             coordinator_down: false,
