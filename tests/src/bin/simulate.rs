@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use appproxy_core::worker::defects::{self, Defect};
 use appproxy_tests::simulation::fault::FAULTS;
 use appproxy_tests::simulation::run::{Failure, Plan, shrink};
-use appproxy_tests::simulation::seeds::{Stop, run_seeds};
+use appproxy_tests::simulation::seeds::{Stop, hunt, run_seeds};
 use appproxy_tests::simulation::{aims, fault::Fault};
 
 const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]
@@ -19,7 +19,7 @@ const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--s
   --minutes M    stop starting seeds after this time
   --steps N      things that happen before the faults end, 300 unless said
   --shrink       cut the first failing run down to the strikes and changes it needs
-  --defect NAME  run a deliberately wrong worker, with the mix aimed at it; `--defect list` names them
+  --defect NAME  run a deliberately wrong worker, with the mix aimed at it; `list` names them, `all` hunts each
   --trace        print everything that happens
   --only I,J     only these strikes and changes of a run happen (as --shrink prints them)";
 
@@ -29,6 +29,7 @@ struct Wishes {
     stop: Stop,
     shrink: bool,
     defect: Option<Defect>,
+    all_defects: bool,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if wishes.all_defects {
+        return hunt_all(wishes.seeds.end);
+    }
     defects::choose(wishes.defect);
     let began = Instant::now();
     let report = run_seeds(wishes.seeds, &wishes.plan, wishes.stop);
@@ -61,9 +65,27 @@ fn main() -> ExitCode {
     if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Looks for every deliberately wrong worker and says how many seeds it took.
+fn hunt_all(most: u64) -> ExitCode {
+    let mut missed = 0;
+    for defect in Defect::ALL {
+        match hunt(defect, most) {
+            Some(failure) => {
+                println!("{:>6} seeds  {}: {}", failure.seed + 1, defect.name(), failure.broken.invariant);
+            }
+            None => {
+                missed += 1;
+                println!("  none of {most}  {}: NOT FOUND", defect.name());
+            }
+        }
+    }
+    println!("{} wrong workers, {missed} not found", Defect::ALL.len());
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
     let mut wishes =
-        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None };
+        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None, all_defects: false };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -84,6 +106,10 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             }
             "--defect" => {
                 let name = value()?;
+                if name == "all" {
+                    wishes.all_defects = true;
+                    continue;
+                }
                 let known = || Defect::ALL.iter().map(|defect| defect.name()).collect::<Vec<_>>().join("\n  ");
                 let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
                 let defect = found.ok_or_else(|| format!("no defect {name:?}; there are\n  {}", known()))?;

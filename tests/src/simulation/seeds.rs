@@ -5,6 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use appproxy_core::worker::defects::{self, Defect};
+
+use super::aims::aim;
 use super::run::{Failure, Plan, run};
 use super::totals::Totals;
 
@@ -75,4 +78,15 @@ pub fn run_seeds(seeds: Range<u64>, plan: &Plan, stop: Stop) -> Report {
         report.failures.truncate(1);
     }
     report
+}
+
+/// How a deliberately wrong worker is found: the first failure within so many seeds of the mix aimed at it. Every worker
+/// of the process has the defect meanwhile.
+#[must_use]
+pub fn hunt(defect: Defect, most: u64) -> Option<Failure> {
+    let plan = Plan { aim: aim(defect).to_vec(), ..Plan::default() };
+    defects::choose(Some(defect));
+    let report = run_seeds(0..most, &plan, Stop { after: None, at_first_failure: true });
+    defects::choose(None);
+    report.failures.into_iter().next()
 }

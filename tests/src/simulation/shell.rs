@@ -303,7 +303,8 @@ impl World {
         if let Some(call) = node.calls.remove(&ended.id()) {
             node.answered(&call, answer);
             node.conduct.ended(call.purpose, ending, now);
-            node.must_tell = told;
+            // The DELETE that follows a leaving node's last heartbeat will say it.
+            node.must_tell = told.filter(|_| !(node.leaving.1 && call.purpose == Purpose::Heartbeat));
             if ending == Ending::NotFound && call.purpose != Purpose::Register {
                 // What was in flight for the registration is given up.
                 node.reference.flight = None;
