@@ -9,7 +9,7 @@ use crate::limits;
 use crate::serving::Generation;
 use crate::time::Moment;
 use crate::wire::event::Ack;
-use crate::wire::ids::KeyId;
+use crate::wire::ids::{CircuitId, KeyId};
 
 /// An ack is worth nothing later than this after its event was heard: the coordinator has stopped waiting.
 pub(super) const ACK_AGE: Duration = Duration::from_secs(15);
@@ -92,8 +92,19 @@ impl Acks {
         before - self.held.len()
     }
 
+    /// Takes circuits that are not there any more out of the acks; how many acks have none left and are dropped.
+    pub(super) fn drop_absent(&mut self, present: impl Fn(CircuitId) -> bool) -> usize {
+        let before = self.held.len();
+        self.held.retain_mut(|held| {
+            let Ack::Circuits(circuits) = &mut held.ack else { return true };
+            circuits.retain(|received| present(received.circuit.id));
+            !circuits.is_empty()
+        });
+        before - self.held.len()
+    }
+
     /// The next ack that may be sent, marked as being sent.
-    pub(super) fn take_ready(&mut self, applied: Generation) -> Option<&mut HeldAck> {
+    pub(super) fn take_ready(&mut self, applied: Generation) -> Option<&HeldAck> {
         let goes =
             |held: &&mut HeldAck| held.state == AckState::Ready && held.after.is_some_and(|after| after <= applied);
         let held = self.held.iter_mut().find(goes)?;

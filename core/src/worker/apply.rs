@@ -79,6 +79,7 @@ impl Worker {
     fn apply_circuits(&mut self, target: TargetCircuits) {
         self.say_if_emptied("circuits", target.circuits.len(), self.desired.circuits().len());
         self.desired.replace_circuits(target.circuits);
+        self.drop_acks_of_absent_circuits();
         if let Some(end) = target.overruled_until.filter(|_| !has(Defect::NoPullAfterGuard)) {
             // Requests sent up to the end are mistrusted: the next one goes right after it.
             self.timers.arm_later(WakeReason::GuardEnd, end.after(Duration::from_millis(1)));

@@ -87,6 +87,7 @@ impl Worker {
             self.pulls.heard_circuit(id, None);
             changed |= self.desired.remove_circuit(id);
         }
+        self.drop_acks_of_absent_circuits();
         applied(changed)
     }
 
@@ -143,6 +144,14 @@ impl Worker {
         }
     }
 
+    /// An ack is a promise to serve: not for what a later event or pull took away again. Should that come back, it will
+    /// be in force only with a later view.
+    pub(super) fn drop_acks_of_absent_circuits(&mut self) {
+        for _ in 0..self.acks.drop_absent(|id| self.desired.circuits().contains_key(&id)) {
+            self.outputs.event(Event::AckDropped { why: "gone".into() });
+        }
+    }
+
     /// Sends the acks that are true now.
     pub(super) fn release_acks(&mut self) {
         for _ in 0..self.acks.expire(self.now.moment) {
@@ -153,20 +162,12 @@ impl Worker {
             return;
         }
         while let Some(held) = self.acks.take_ready(if has(Defect::AckBeforeApply) { self.issued } else { self.applied }) {
-            if let Ack::Circuits(circuits) = &mut held.ack {
-                // An ack is a promise to serve: not for what a later event or pull took away again.
-                circuits.retain(|received| self.desired.circuits().contains_key(&received.circuit.id));
-            }
             let id = held.id;
             let about = match &held.ack {
-                Ack::Circuits(circuits) => match circuits.first() {
-                    Some(first) => format!("{} circuit(s), first {}", circuits.len(), first.circuit.id),
-                    None => {
-                        self.acks.forget(id);
-                        self.outputs.event(Event::AckDropped { why: "gone".into() });
-                        continue;
-                    }
-                },
+                Ack::Circuits(circuits) => {
+                    let first = circuits.first().map(|received| received.circuit.id.to_string()).unwrap_or_default();
+                    format!("{} circuit(s), first {first}", circuits.len())
+                }
                 Ack::Model(model) => format!("model {model}"),
                 Ack::Key(key) => format!("key {key}"),
             };

@@ -20,6 +20,7 @@ const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--s
   --steps N      things that happen before the faults end, 300 unless said
   --shrink       cut the first failing run down to the strikes and changes it needs
   --defect NAME  run a deliberately wrong worker, with the mix aimed at it; `list` names them, `all` hunts each
+  --aim NAME     a right worker with the mix aimed at that defect
   --trace        print everything that happens
   --only I,J     only these strikes and changes of a run happen (as --shrink prints them)";
 
@@ -30,6 +31,8 @@ struct Wishes {
     shrink: bool,
     defect: Option<Defect>,
     all_defects: bool,
+    /// The defect that the mix is aimed at, and whether the workers have it.
+    aim: Option<(Defect, bool)>,
 }
 
 fn main() -> ExitCode {
@@ -47,13 +50,13 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let report = run_seeds(wishes.seeds, &wishes.plan, wishes.stop);
     for failure in report.failures.iter().take(10) {
-        println!("{failure}\n  repeat: {}\n", command(failure, &wishes.plan, wishes.defect));
+        println!("{failure}\n  repeat: {}\n", command(failure, &wishes.plan, wishes.aim));
     }
     if let (Some(failure), true) = (report.failures.first(), wishes.shrink) {
         let (least, plan) = shrink(failure, &wishes.plan);
         let (before, after) = (failure.struck.len(), least.struck.len());
         println!("cut down from {before} strikes and changes to {after}:\n{least}");
-        println!("  repeat: {}\n", command(&least, &plan, wishes.defect));
+        println!("  repeat: {}\n", command(&least, &plan, wishes.aim));
     }
     println!("{}", report.totals);
     let per_seed = |fault: &Fault| report.totals.faults[*fault as usize] * 20 < report.seeds;
@@ -85,7 +88,7 @@ fn hunt_all(most: u64) -> ExitCode {
 
 fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
     let mut wishes =
-        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None, all_defects: false };
+        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None, all_defects: false, aim: None };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -104,9 +107,9 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                     value()?.split(',').map(|text| number(text).map(|it| it as u64)).collect();
                 wishes.plan.only = Some(Arc::new(numbers?));
             }
-            "--defect" => {
+            "--defect" | "--aim" => {
                 let name = value()?;
-                if name == "all" {
+                if name == "all" && arg == "--defect" {
                     wishes.all_defects = true;
                     continue;
                 }
@@ -114,8 +117,11 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                 let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
                 let defect = found.ok_or_else(|| format!("no defect {name:?}; there are\n  {}", known()))?;
                 wishes.plan.aim = aims::aim(defect).to_vec();
-                wishes.stop.at_first_failure = true;
-                wishes.defect = Some(defect);
+                wishes.aim = Some((defect, arg == "--defect"));
+                if arg == "--defect" {
+                    wishes.stop.at_first_failure = true;
+                    wishes.defect = Some(defect);
+                }
             }
             other => return Err(format!("unknown argument {other:?}")),
         }
@@ -130,7 +136,7 @@ fn number(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("{text:?}: should be a whole number"))
 }
 
-fn command(failure: &Failure, plan: &Plan, defect: Option<Defect>) -> String {
+fn command(failure: &Failure, plan: &Plan, aim: Option<(Defect, bool)>) -> String {
     let mut command = format!(
         "cargo run --release -p appproxy-tests --bin simulate -- --seeds {}..{} --nodes {} --steps {}",
         failure.seed,
@@ -138,8 +144,8 @@ fn command(failure: &Failure, plan: &Plan, defect: Option<Defect>) -> String {
         plan.nodes,
         plan.steps
     );
-    if let Some(defect) = defect {
-        command += &format!(" --defect {}", defect.name());
+    if let Some((defect, wrong)) = aim {
+        command += &format!(" --{} {}", if wrong { "defect" } else { "aim" }, defect.name());
     }
     if let Some(only) = &plan.only {
         let numbers: Vec<String> = only.iter().map(u64::to_string).collect();

@@ -134,6 +134,18 @@ impl World {
         }
     }
 
+    /// What is there from the start: most of what there can be.
+    pub(super) fn settle_in(&mut self) {
+        self.coordinator.set_revision(AUTHORITY, self.manager.lowest_revision);
+        for endpoint in self.manager.endpoints.clone() {
+            self.create_circuit(Some(endpoint));
+        }
+        for _ in 0..6 {
+            self.put_model(None);
+            self.put_key();
+        }
+    }
+
     fn one_of<T: Clone>(&mut self, choices: &[T]) -> Option<T> {
         let at = self.draws.below(choices.len() as u64);
         choices.get(usize::try_from(at).ok()?).cloned()
@@ -145,7 +157,7 @@ impl World {
     }
 
     fn routes(&mut self) -> serde_json::Value {
-        let ports = (0..self.draws.below(3)).map(|_| 1024 + self.manager.next_version() % 60_000);
+        let ports = (0..self.draws.below(8).div_ceil(3)).map(|_| 1024 + self.manager.next_version() % 60_000);
         let ports: Vec<u64> = ports.collect();
         json!(ports.iter().map(|port| json!({"kernel_host": "10.0.0.1", "kernel_port": port})).collect::<Vec<_>>())
     }

@@ -164,7 +164,10 @@ impl Promises {
                 };
                 same && !it.held_by_bus && matches!(it.due, Due::After(after) if after <= at.in_force)
             };
-            let Some(found) = self.waiting.iter().position(matches) else {
+            // Of two promises alike the older one may be too old by now, and is forgotten.
+            let fresh = |it: &Promise| matches(it) && at.now <= it.heard_at + ACK_AGE;
+            let found = self.waiting.iter().position(fresh).or_else(|| self.waiting.iter().position(matches));
+            let Some(found) = found else {
                 return broken(ONLY_TRUE, format!("{about:?}, in force {}, owed {:?}", at.in_force, self.waiting));
             };
             let it = self.waiting.remove(found);
@@ -197,8 +200,7 @@ impl Promises {
         }
         self.waiting.retain(|it| {
             let gone = matches!(&it.about, About::Circuit(id) if !wanted.circuits.contains_key(id));
-            at.now <= it.heard_at + ACK_AGE && !(gone && matches!(it.due, Due::After(after) if after <= at.in_force))
-                || matches!(it.due, Due::PullAfter(_))
+            !gone && (at.now <= it.heard_at + ACK_AGE || matches!(it.due, Due::PullAfter(_)))
         });
         if !at.bus_up {
             return Ok(());

@@ -19,7 +19,7 @@ use super::state::{AUTHORITY, State};
 use super::world::{Fate, Happening, Message, World};
 
 /// What [`Node::must_tell`] holds when something is to be reported as malformed.
-pub(super) const MALFORMED: &str = "malformed";
+pub(super) const MALFORMED: &str = "(an event of its own)";
 
 impl World {
     /// A message reaches a node.

@@ -154,9 +154,7 @@ impl World {
             let at = world.draws.below(300);
             world.later(at, Happening::Start { node });
         }
-        for _ in 0..12 {
-            world.change();
-        }
+        world.settle_in();
         world.later(50, Happening::Change);
         world.later(100, Happening::Strike);
         world
