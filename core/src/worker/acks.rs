@@ -88,7 +88,9 @@ impl Acks {
     /// Drops the acks that nobody waits for any more; how many.
     pub(super) fn expire(&mut self, now: Moment) -> usize {
         let before = self.held.len();
-        self.held.retain(|held| held.state == AckState::Sending || now.since(held.heard_at) <= ACK_AGE || has(Defect::AckTooLate));
+        self.held.retain(|held| {
+            held.state == AckState::Sending || now.since(held.heard_at) <= ACK_AGE || has(Defect::AckTooLate)
+        });
         before - self.held.len()
     }
 

@@ -86,18 +86,6 @@ impl Worker {
         }
     }
 
-    /// What wrong workers do with a 304.
-    fn spoil_not_modified(&mut self) {
-        if has(Defect::NotModifiedCleans) {
-            self.snapshot.clean = true;
-        }
-        if has(Defect::NoticeAckedBy304) {
-            for (key, notice) in self.notices.take_answered(u64::MAX) {
-                self.promise(Ack::Key(key), notice.request_id, notice.heard_at);
-            }
-        }
-    }
-
     fn apply_config(&mut self, revision: Revision, target: TargetConfig, sent: Moment) {
         let number = |revision: &Revision| revision.0.parse::<u64>().ok();
         if has(Defect::RevisionByOrder) && number(&revision) < self.snapshot.revision.as_ref().and_then(number) {

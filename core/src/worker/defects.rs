@@ -2,6 +2,13 @@
 //!
 //! Without the feature `defects` no variant can be chosen and [`has`] is a constant.
 
+use super::Worker;
+use super::acks::KeyNotices;
+use super::pull::Leg;
+use crate::wire::circuit::Circuit;
+use crate::wire::event::Ack;
+use crate::wire::malformed::Elements;
+
 /// One rule that a wrong worker does not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -102,6 +109,33 @@ pub(super) const fn has(_: Defect) -> bool {
 pub use chosen::choose;
 #[cfg(feature = "defects")]
 pub(super) use chosen::has;
+
+impl Worker {
+    /// What wrong workers do with a pull that failed.
+    pub(super) fn spoil_failed_pull(&mut self, circuits: Leg<Elements<Circuit>>) {
+        if has(Defect::NoticeLostOnFailedPull) {
+            self.notices = KeyNotices::default();
+        }
+        if has(Defect::FailedPullEmpties) {
+            self.desired.replace_circuits(Default::default());
+        }
+        if let (true, Leg::Answered(answer)) = (has(Defect::HalfPullKept), circuits) {
+            self.desired.replace_circuits(answer.good.into_iter().map(|circuit| (circuit.id, circuit)).collect());
+        }
+    }
+
+    /// What wrong workers do with a 304.
+    pub(super) fn spoil_not_modified(&mut self) {
+        if has(Defect::NotModifiedCleans) {
+            self.snapshot.clean = true;
+        }
+        if has(Defect::NoticeAckedBy304) {
+            for (key, notice) in self.notices.take_answered(u64::MAX) {
+                self.promise(Ack::Key(key), notice.request_id, notice.heard_at);
+            }
+        }
+    }
+}
 
 #[cfg(feature = "defects")]
 mod chosen {

@@ -161,7 +161,9 @@ impl Worker {
         if !self.bus.up || (self.shutdown && !has(Defect::AckFromShutdownOn)) || self.pulls.early.is_some() {
             return;
         }
-        while let Some(held) = self.acks.take_ready(if has(Defect::AckBeforeApply) { self.issued } else { self.applied }) {
+        while let Some(held) =
+            self.acks.take_ready(if has(Defect::AckBeforeApply) { self.issued } else { self.applied })
+        {
             let id = held.id;
             let about = match &held.ack {
                 Ack::Circuits(circuits) => {

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::Worker;
-use super::defects::{Defect, has};
+#[cfg(feature = "appproxy-router")]
+use super::defects;
 use super::pull::Scope;
 use crate::config::worker::Mode;
 use crate::desired::Rules;
@@ -70,7 +71,7 @@ impl Worker {
     pub(super) fn refused_registration(&self, text: String) -> (String, bool) {
         match self.config.mode {
             #[cfg(feature = "appproxy-router")]
-            Mode::Router(_) if has(Defect::OldCoordinatorUnsaid) => (text, true),
+            Mode::Router(_) if defects::has(defects::Defect::OldCoordinatorUnsaid) => (text, true),
             #[cfg(feature = "appproxy-router")]
             Mode::Router(_) => (
                 format!(

@@ -359,19 +359,6 @@ impl Worker {
         self.spoil_failed_pull(flight.circuits);
     }
 
-    /// What wrong workers do with a pull that failed.
-    fn spoil_failed_pull(&mut self, circuits: Leg<Elements<Circuit>>) {
-        if has(Defect::NoticeLostOnFailedPull) {
-            self.notices = super::acks::KeyNotices::default();
-        }
-        if has(Defect::FailedPullEmpties) {
-            self.desired.replace_circuits(Default::default());
-        }
-        if let (true, Leg::Answered(answer)) = (has(Defect::HalfPullKept), circuits) {
-            self.desired.replace_circuits(answer.good.into_iter().map(|circuit| (circuit.id, circuit)).collect());
-        }
-    }
-
     /// Gives the pull up without a word: its registration is gone, or we leave.
     pub(super) fn abandon_pull(&mut self) {
         if let Slot::Flying(flight) = core::mem::replace(&mut self.pulls.slot, Slot::Idle) {

@@ -87,8 +87,15 @@ fn hunt_all(most: u64) -> ExitCode {
 }
 
 fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
-    let mut wishes =
-        Wishes { seeds: 0..0, plan: Plan::default(), stop: Stop::default(), shrink: false, defect: None, all_defects: false, aim: None };
+    let mut wishes = Wishes {
+        seeds: 0..0,
+        plan: Plan::default(),
+        stop: Stop::default(),
+        shrink: false,
+        defect: None,
+        all_defects: false,
+        aim: None,
+    };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {

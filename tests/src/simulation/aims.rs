@@ -8,13 +8,19 @@ use super::fault::Fault;
 #[must_use]
 pub const fn aim(defect: Defect) -> &'static [Fault] {
     match defect {
-        Defect::NoOverlapReplay | Defect::OverlapEndsAtAnswer | Defect::NoticeAckedBy304 | Defect::AgainForgotten => &[Fault::CallSlow],
+        Defect::NoOverlapReplay | Defect::OverlapEndsAtAnswer | Defect::NoticeAckedBy304 | Defect::AgainForgotten => {
+            &[Fault::CallSlow]
+        }
         Defect::TornAskedAsPartial => &[Fault::Lost, Fault::Delayed],
         Defect::RevisionSentWhileDirty => &[Fault::Delayed, Fault::Lost],
         Defect::NotModifiedCleans => &[Fault::CallSlow, Fault::Delayed],
         Defect::AckBeforeApply => &[Fault::SlowApply],
         Defect::AckOnMalformedKey | Defect::UnreadableRemovesCircuits => &[Fault::MalformedElement],
-        Defect::NoticeLostOnFailedPull | Defect::HalfPullKept | Defect::FailedPullEmpties | Defect::FailedPullNotRetried | Defect::FailedHeartbeatStops => &[Fault::CallFailed],
+        Defect::NoticeLostOnFailedPull
+        | Defect::HalfPullKept
+        | Defect::FailedPullEmpties
+        | Defect::FailedPullNotRetried
+        | Defect::FailedHeartbeatStops => &[Fault::CallFailed],
         Defect::NoGuard | Defect::NoPullAfterGuard => &[Fault::EarlyRemoval],
         Defect::SubscribeAfterRegister | Defect::NeverWhole => &[],
         Defect::NoPullDeadline => &[Fault::CallLate],

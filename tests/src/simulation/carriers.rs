@@ -59,7 +59,9 @@ impl World {
             body.truncate(body.len() / 2);
         }
         let good = failure.is_none() && (status == 200 || (status == 304 && purpose == Purpose::Config));
-        let unreadable = good && fate == Fate::Truncated && status == 200
+        let unreadable = good
+            && fate == Fate::Truncated
+            && status == 200
             && matches!(purpose, Purpose::Register | Purpose::Circuits | Purpose::Config);
         let (ending, told) = match status {
             _ if failure.is_some() => (Ending::Bad, None),

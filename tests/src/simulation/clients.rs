@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use appproxy_core::access::address::Peer;
 use appproxy_core::desired::circuit_of_name;
-use appproxy_core::exchange::{Connection, ExchangeRules, Gate, KeyGate, Node as Stand, OperatorKey, OperatorKeys, token_hash};
+use appproxy_core::exchange::{
+    Connection, ExchangeRules, Gate, KeyGate, Node as Stand, OperatorKey, OperatorKeys, token_hash,
+};
 use appproxy_core::secret::Secret;
 use bytes::Bytes;
 use http::request::Parts;
@@ -214,7 +216,12 @@ impl Request {
     }
 
     /// What the node says, and where it sends the request.
-    fn ask(&self, node: &mut Node, rules: &ExchangeRules, now: appproxy_core::time::Now) -> (Verdict, Option<Arc<str>>) {
+    fn ask(
+        &self,
+        node: &mut Node,
+        rules: &ExchangeRules,
+        now: appproxy_core::time::Now,
+    ) -> (Verdict, Option<Arc<str>>) {
         let stand = Stand { rules, view: &node.view, control: &node.control, now };
         let connection = Connection { peer: Peer::Ip([127, 0, 0, 1].into()), tls: false };
         let (selection, ledger) = (&mut node.selection, &mut node.ledger);

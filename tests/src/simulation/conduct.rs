@@ -190,7 +190,9 @@ impl Conduct {
             }
             Purpose::Leave => {
                 must(drained, "DELETE comes after the last request has ended", || format!("at {now}"))?;
-                must(self.may_delete, "one DELETE, and again only if the connection was refused", || format!("at {now}"))?;
+                must(self.may_delete, "one DELETE, and again only if the connection was refused", || {
+                    format!("at {now}")
+                })?;
                 (self.deleted, self.may_delete) = (true, false);
             }
         }

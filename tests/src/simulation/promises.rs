@@ -178,9 +178,11 @@ impl Promises {
                 }
                 About::Key(id) => {
                     let told = key_is_as_told(id, it.heard_at);
-                    must(told, "a key notice is acked when the key is in force as it was at the notice, or later", || {
-                        format!("{it:?}: in force is {:?}", at.state.keys.get(id))
-                    })?;
+                    must(
+                        told,
+                        "a key notice is acked when the key is in force as it was at the notice, or later",
+                        || format!("{it:?}: in force is {:?}", at.state.keys.get(id)),
+                    )?;
                 }
                 About::Model(_) | About::KeyGone(_) => {}
             }
@@ -205,8 +207,7 @@ impl Promises {
         if !at.bus_up {
             return Ok(());
         }
-        let due =
-            |it: &&Promise| !it.held_by_bus && matches!(it.due, Due::After(after) if after <= at.in_force);
+        let due = |it: &&Promise| !it.held_by_bus && matches!(it.due, Due::After(after) if after <= at.in_force);
         match self.waiting.iter().find(due) {
             Some(it) => broken("an ack that is due is sent", format!("{it:?}, in force {}", at.in_force)),
             None => Ok(()),

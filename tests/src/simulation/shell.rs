@@ -74,7 +74,9 @@ impl World {
                     node.wait = deadline.map(|deadline| deadline.at.as_millis());
                     break;
                 }
-                Output::Event(Event::Pull { scope, outcome }) => confirming = self.pull_ended(node, &scope, &outcome)?,
+                Output::Event(Event::Pull { scope, outcome }) => {
+                    confirming = self.pull_ended(node, &scope, &outcome)?
+                }
                 Output::Event(Event::Notice { text, .. }) => {
                     node.must_tell = node.must_tell.filter(|words| !text.contains(words));
                 }
@@ -93,9 +95,11 @@ impl World {
         self.settle(node, confirming)?;
         let left_behind = tick && node.wait.is_some_and(|wait| wait <= self.now);
         must(!left_behind, "a deadline is never left behind", || format!("{:?}", node.wait))?;
-        must(statics_before == 1 && node.view.static_backends().count() == 1, "static backends stay untouched", || {
-            format!("{:?}", node.view.counts())
-        })?;
+        must(
+            statics_before == 1 && node.view.static_backends().count() == 1,
+            "static backends stay untouched",
+            || format!("{:?}", node.view.counts()),
+        )?;
         Ok(false)
     }
 
@@ -247,7 +251,9 @@ impl World {
         let now = self.now;
         if confirming {
             let again = node.reference.flight.as_ref().is_some_and(Flight::full);
-            must(again, "a torn pull is asked again at once as a full pull", || format!("{:?}", node.reference.flight))?;
+            must(again, "a torn pull is asked again at once as a full pull", || {
+                format!("{:?}", node.reference.flight)
+            })?;
         }
         if let Some(flight) = node.reference.flight.as_mut().filter(|flight| flight.fresh) {
             flight.fresh = false;

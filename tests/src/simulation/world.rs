@@ -39,7 +39,14 @@ pub enum Happening {
     /// A call reaches the coordinator.
     Call { node: usize, life: u64, call: Call, fate: Fate },
     /// A call ends.
-    Ended { node: usize, life: u64, ended: CallEnded, ending: Ending, answer: Option<Answer>, told: Option<&'static str> },
+    Ended {
+        node: usize,
+        life: u64,
+        ended: CallEnded,
+        ending: Ending,
+        answer: Option<Answer>,
+        told: Option<&'static str>,
+    },
     /// The shell swaps a view in.
     Swap { node: usize, life: u64, apply: Apply },
     /// The shell says what became of an ack.
