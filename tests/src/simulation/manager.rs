@@ -31,6 +31,9 @@ pub struct Strict {
     at: u64,
 }
 
+/// What a key was, from when on; `None`: it was not there.
+type Past = Vec<(u64, Option<Arc<Key>>)>;
+
 /// The manager.
 #[derive(Debug)]
 pub struct Manager {
@@ -40,7 +43,7 @@ pub struct Manager {
     /// The secrets of the keys as they were last set, with their hashes.
     pub secrets: BTreeMap<String, (String, [u8; 32])>,
     keys: BTreeMap<String, Arc<Key>>,
-    history: BTreeMap<String, Vec<(u64, Option<Arc<Key>>)>>,
+    history: BTreeMap<String, Past>,
     /// Keys that were malformed at some time.
     pub spoiled: BTreeSet<String>,
     /// Keys whose acks cannot be told apart for a while: a message of theirs went out twice or late, or an ack may have.
@@ -99,7 +102,7 @@ impl Manager {
         let Some(past) = self.history.get(id) else { return key.is_none() };
         let first_after = past.iter().position(|(at, _)| *at > since).unwrap_or(past.len());
         let then = first_after.checked_sub(1).and_then(|before| past.get(before));
-        then.map_or(key.is_none(), |(_, then)| then.as_ref() == key)
+        then.and_then(|(_, then)| then.as_ref()) == key
             || past.iter().skip(first_after).any(|(_, later)| later.as_ref() == key)
             || self.spoiled.contains(id)
     }
@@ -172,7 +175,7 @@ impl World {
         let body = json!({"authority": AUTHORITY, "id": id, "endpoint_id": endpoint, "routes": routes});
         let handled = self.ask(Request::post("/dev/circuits", &body));
         if let Some(circuit) = self.circuit(id) {
-            self.publish(handled, Meaning::Created(id, circuit));
+            self.publish(handled, &Meaning::Created(id, circuit));
         }
     }
 
@@ -181,7 +184,7 @@ impl World {
         let routes = self.routes();
         let handled = self.ask(Request::put(format!("/dev/circuits/{id}/routes"), &json!({"routes": routes})));
         if let Some(circuit) = self.circuit(id) {
-            self.publish(handled, Meaning::Routes(id, circuit));
+            self.publish(handled, &Meaning::Routes(id, circuit));
         }
     }
 
@@ -197,7 +200,7 @@ impl World {
         }
         let handled = self.ask(Request::delete(format!("/dev/circuits/{id}")));
         self.coordinator.faults.announce_removal_first_ms = None;
-        self.publish(handled, Meaning::Gone(id));
+        self.publish(handled, &Meaning::Gone(id));
     }
 
     fn put_model(&mut self, endpoint: Option<Uuid>) {
@@ -215,7 +218,7 @@ impl World {
         let handled = self.ask(Request::put(path, &json!({"aliases": aliases, "mappings": mappings})));
         let publication = self.coordinator.publications(AUTHORITY).find(|it| it.model == model);
         if let Some(publication) = publication.map(Publication::of_wire) {
-            self.publish(handled, Meaning::Model(model.to_owned(), Arc::new(publication)));
+            self.publish(handled, &Meaning::Model(model.to_owned(), Arc::new(publication)));
         }
     }
 
@@ -223,7 +226,7 @@ impl World {
         let names: Vec<String> = self.coordinator.publications(AUTHORITY).map(|it| it.model.clone()).collect();
         let Some(model) = self.one_of(&names) else { return };
         let handled = self.ask(Request::delete(format!("/v2/routers/{AUTHORITY}/models/{model}")));
-        self.publish(handled, Meaning::ModelGone(model));
+        self.publish(handled, &Meaning::ModelGone(model));
     }
 
     /// A model moves to another endpoint, whose circuit is made for it, and its old circuit goes.
@@ -238,7 +241,7 @@ impl World {
         self.put_model(Some(endpoint));
         if let Some(id) = old {
             let handled = self.ask(Request::delete(format!("/dev/circuits/{id}")));
-            self.publish(handled, Meaning::Gone(id));
+            self.publish(handled, &Meaning::Gone(id));
         }
     }
 
@@ -253,7 +256,7 @@ impl World {
         let expires_at = ends.and_then(|at| jiff::Timestamp::from_second(at).ok()).map(|at| at.to_string());
         let body = json!({"token_hash": hex, "allowed_models": allowed, "expires_at": expires_at});
         let handled = self.ask(Request::put(format!("/v2/routers/{AUTHORITY}/api-keys/{id}"), &body));
-        self.publish(handled, Meaning::KeyNotice(id.to_owned()));
+        self.publish(handled, &Meaning::KeyNotice(id.to_owned()));
     }
 
     fn remove_key(&mut self) {
@@ -263,7 +266,7 @@ impl World {
         if let Some(ticket) = handled.ticket.filter(|_| strict) {
             self.strict.insert(ticket, Strict { key: id.to_owned(), at: self.now });
         }
-        self.publish(handled, Meaning::KeyGone(id.to_owned()));
+        self.publish(handled, &Meaning::KeyGone(id.to_owned()));
     }
 
     fn ask(&mut self, request: Request) -> Handled {
@@ -274,7 +277,7 @@ impl World {
         handled
     }
 
-    fn publish(&mut self, handled: Handled, meaning: Meaning) {
+    fn publish(&mut self, handled: Handled, meaning: &Meaning) {
         for bytes in handled.publish {
             self.broadcast(&Message { bytes: bytes.into(), meaning: meaning.clone() });
         }
