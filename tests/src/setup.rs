@@ -2,6 +2,7 @@
 
 use appproxy_fixtures::wire::Dialect;
 
+use crate::puppet::Puppet;
 use crate::world::World;
 
 /// What differs from an ordinary world. Ordinary: a bus, both dialects, pulls so rare that only events can have brought
@@ -151,5 +152,19 @@ impl Setup {
         world.key("all", "sk-all", serde_json::json!({}));
         world.start_worker();
         world
+    }
+
+    /// As [`Setup::start`], with the model `puppet` besides, whose one replica the test plays itself.
+    ///
+    /// # Panics
+    /// When a part of it does not start.
+    #[must_use]
+    #[track_caller]
+    pub fn start_with_puppet(self) -> (World, Puppet) {
+        let world = self.start();
+        let puppet = Puppet::start();
+        world.circuit(9, &[puppet.port()]);
+        world.publish("puppet", &[], &[(9, 1.0)]);
+        (world, puppet)
     }
 }

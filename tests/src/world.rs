@@ -88,6 +88,18 @@ impl World {
     /// When it does not listen.
     #[track_caller]
     pub fn launch_worker(&mut self) {
+        let (worker, data, admin) = self.another_worker();
+        (self.worker, self.data, self.admin) = (Some(worker), data, admin);
+    }
+
+    /// Starts a worker more on the same configuration, a further node of the authority; gives its data addresses and its
+    /// admin address, once it listens.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    #[track_caller]
+    pub fn another_worker(&self) -> (Worker, Vec<String>, String) {
         let mut environment = vec![(SECRET_VARIABLE, self.setup.api_secret.as_str())];
         if let Some(password) = &self.setup.redis_password {
             environment.push((PASSWORD_VARIABLE, password));
@@ -97,15 +109,11 @@ impl World {
             Ok(worker) => worker,
             Err(e) => panic!("{e}"),
         };
-        let line = worker.log().wait_for("admin listening", PATIENCE);
-        self.admin = logged_address(&line);
+        let admin = logged_address(&worker.log().wait_for("admin listening", PATIENCE));
         let lines = worker.log().lines();
-        self.data = lines
-            .iter()
-            .filter(|line| line.contains("listening") && !line.contains("admin listening"))
-            .map(|line| logged_address(line))
-            .collect();
-        self.worker = Some(worker);
+        let data = lines.iter().filter(|line| line.contains("listening") && !line.contains("admin listening"));
+        let data = data.map(|line| logged_address(line)).collect();
+        (worker, data, admin)
     }
 
     /// The configuration file of the worker.
