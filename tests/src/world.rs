@@ -442,8 +442,9 @@ fn bus_url(redis: &Redis, password: Option<&str>) -> String {
     format!("redis://{user}127.0.0.1:{}/4", redis.port())
 }
 
-/// The value of `address=` in a log line.
+/// The address in a log line: `address=…` in text, `"address":"…"` in JSON.
 fn logged_address(line: &str) -> String {
-    let rest = line.split("address=").nth(1).unwrap_or_default();
-    rest.split_whitespace().next().unwrap_or_default().trim_matches('"').to_owned()
+    let rest = line.split("address").nth(1).unwrap_or_default();
+    let rest = rest.trim_start_matches(|c| "=\":".contains(c));
+    rest.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned()
 }
