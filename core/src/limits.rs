@@ -37,6 +37,15 @@ pub const QUOTED_CHARS: usize = 300;
 /// Bytes of a configuration file. Beyond: refused.
 pub const CONFIG_BYTES: usize = 1024 * 1024;
 
+/// Bytes of an `x-request-id` that is kept. Beyond: a new one is made.
+pub const REQUEST_ID_BYTES: usize = 128;
+
+/// Bytes of a multipart boundary (RFC 2046 allows 70). Beyond: 400 `invalid_request`.
+pub const MULTIPART_BOUNDARY_BYTES: usize = 70;
+
+/// Parts of one multipart body. Beyond: 400 `invalid_request`.
+pub const MULTIPART_PARTS: usize = 1000;
+
 /// Characters of a configured value that a message may show. Beyond: nothing of it is, since secrets are longer.
 pub const QUOTED_VALUE_CHARS: usize = 20;
 

@@ -1,5 +1,6 @@
 //! Replays the committed fuzz corpus through the checks of the fuzz targets (see `fuzz/README.md`).
-#![cfg(feature = "appproxy-router")]
+#![cfg(feature = "appproxy-common")]
+#![expect(clippy::disallowed_methods, reason = "the core reads no files; this test of it reads the corpus")]
 
 #[path = "../../fuzz/src/checks.rs"]
 #[allow(missing_docs, unreachable_pub)]

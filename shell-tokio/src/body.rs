@@ -21,6 +21,8 @@ pub(crate) struct Bounds {
 }
 
 const KILOBYTE: usize = 1024;
+/// Room made ahead for an announced length: a client may announce what it never sends.
+const AHEAD: usize = 1024 * 1024;
 
 impl Bounds {
     /// Room for `bytes` over all requests.
@@ -60,7 +62,8 @@ pub(crate) async fn collect(body: axum::body::Body, limit: u64, bounds: &Bounds)
             first = data;
         } else {
             if rest.is_empty() {
-                rest.reserve(body.size_hint().lower().try_into().unwrap_or(0).min(held.max(1 << 20)) + held);
+                let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+                rest.reserve(held + announced.min(AHEAD));
                 rest.extend_from_slice(&core::mem::take(&mut first));
             }
             rest.extend_from_slice(&data);

@@ -169,6 +169,9 @@ async fn stay_alive(mut sink: PubSubSink) -> String {
 
 /// A redis error without what it may quote (addresses, commands).
 pub(crate) fn explain(error: &redis::RedisError) -> String {
+    if error.is_connection_refusal() {
+        return "connection refused".to_owned();
+    }
     match error.code() {
         Some(code) => format!("{} ({code})", error.category()),
         None => error.category().to_owned(),

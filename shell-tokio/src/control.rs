@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use appproxy_core::exchange::Control as Situation;
 use appproxy_core::worker::{Apply, CallEnded, CallId, Command, Deadline, Input, Output, Worker};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -19,6 +20,7 @@ use crate::publish::Publisher;
 pub(crate) struct Control {
     worker: Worker,
     node: Arc<Node>,
+    authority: Arc<str>,
     coordinator: Coordinator,
     bus: Option<Bus>,
     subscription: Option<Subscription>,
@@ -38,6 +40,7 @@ impl Control {
     pub(crate) fn new(
         worker: Worker,
         node: Arc<Node>,
+        authority: Arc<str>,
         coordinator: Coordinator,
         bus: Option<Bus>,
         orders: mpsc::Receiver<Input>,
@@ -46,6 +49,7 @@ impl Control {
         Self {
             worker,
             node,
+            authority,
             coordinator,
             bus,
             subscription: None,
@@ -83,7 +87,8 @@ impl Control {
                     Output::Wait(deadline) => break deadline,
                 }
             };
-            self.node.set_standing(self.worker.standing());
+            let (authority, standing) = (self.authority.clone(), self.worker.standing());
+            self.node.set_situation(Situation::Worker { authority, standing });
             match self.pending.pop_front() {
                 Some(input) => self.feed(input),
                 None => return Some(wait),

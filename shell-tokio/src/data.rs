@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::access::address::Peer;
-use appproxy_core::exchange::{Answer, Attempt, Connection, Gate, Gated, Outcome};
+use appproxy_core::exchange::{Answer, Attempt, Connection, Denial, Gate, Gated, Outcome};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,9 +13,9 @@ use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 
+use crate::access_line::AccessLine;
 use crate::body::collect;
 use crate::node::Node;
-use crate::observe::AccessLine;
 use crate::relay::Relay;
 
 /// The data plane's router: every path is the core's to judge.
@@ -61,7 +61,7 @@ async fn exchange(
     };
 
     let limit = gated.max_body_size();
-    let (gated, collected) = Held::new(node, gated).through(collect(body, limit, &node.bodies)).await;
+    let (gated, collected) = Held::new(node, gated).through(collect(body, limit, &node.bodies)).await?;
     let collected = match collected {
         Ok(collected) => collected,
         Err(denial) => return Err(gated.refuse(&denial)),
@@ -72,7 +72,7 @@ async fn exchange(
     let (mut attempt, mut request) = node.see(|seen| admitted.attempt(&mut node.selection(&pool), seen))?;
     let response = loop {
         let sending = node.upstream.send(request, node.rules().first_byte_timeout);
-        let (tried, sent) = Held::new(node, attempt).through(sending).await;
+        let (tried, sent) = Held::new(node, attempt).through(sending).await?;
         match sent {
             Ok(response) => {
                 attempt = tried;
@@ -170,17 +170,26 @@ struct Held<'a, S: Waiting> {
 
 trait Waiting {
     fn gone(self) -> Outcome;
+    fn refuse(self, denial: &Denial) -> Box<Answer>;
 }
 
 impl Waiting for Gated {
     fn gone(self) -> Outcome {
         Self::gone(self)
     }
+
+    fn refuse(self, denial: &Denial) -> Box<Answer> {
+        Self::refuse(self, denial)
+    }
 }
 
 impl Waiting for Attempt {
     fn gone(self) -> Outcome {
         Self::gone(self)
+    }
+
+    fn refuse(self, denial: &Denial) -> Box<Answer> {
+        Self::refuse(self, denial)
     }
 }
 
@@ -189,13 +198,17 @@ impl<'a, S: Waiting> Held<'a, S> {
         Self { node, state: Some(state) }
     }
 
-    /// Waits for `work`, then gives the state back with its result.
-    async fn through<T>(mut self, work: impl Future<Output = T>) -> (S, T) {
-        let done = work.await;
-        match self.state.take() {
-            Some(state) => (state, done),
+    /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
+    async fn through<T>(mut self, work: impl Future<Output = T>) -> Result<(S, T), Box<Answer>> {
+        let done = tokio::select! {
+            done = work => Some(done),
+            () = self.node.phases.cutting.cancelled() => None,
+        };
+        match (self.state.take(), done) {
+            (Some(state), Some(done)) => Ok((state, done)),
+            (Some(state), None) => Err(state.refuse(&Denial::overloaded())),
             // Only `drop` and this take it, and this runs once.
-            None => unreachable!("a state is taken once"),
+            (None, _) => unreachable!("a state is taken once"),
         }
     }
 }

@@ -2,35 +2,48 @@
 //!
 //! | file | waits for |
 //! |---|---|
-//! | `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
+//! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
 //! | `bus`, `publish` | Redis |
 //! | `listen`, `pace` | connections of clients |
 //! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
-//! | `admin`, `metrics`, `observe`, `logs` | nothing; they say what happens |
+//! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo` | the commands |
 //! | `stage` | nothing of the worker: its surroundings for demo and tests |
 
+mod access_line;
 mod admin;
 mod body;
+#[cfg(feature = "appproxy-common")]
 mod bus;
 pub mod check;
 mod clock;
+#[cfg(feature = "appproxy-common")]
 mod control;
+#[cfg(feature = "appproxy-common")]
 mod coordinator;
 mod data;
+#[cfg(feature = "appproxy-router")]
 pub mod demo;
 mod listen;
 mod logs;
+#[cfg(feature = "appproxy-common")]
+mod membership;
+#[cfg(not(feature = "appproxy-common"))]
+#[path = "no_membership.rs"]
+mod membership;
 mod metrics;
 mod node;
+#[cfg(feature = "appproxy-common")]
 mod observe;
 mod pace;
+#[cfg(feature = "appproxy-common")]
 mod publish;
 mod relay;
 pub mod run;
 mod shutdown;
+#[cfg(feature = "appproxy-common")]
 pub mod stage;
 mod start;
 mod tls;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use appproxy_shell_tokio::{check, demo, run};
+use appproxy_shell_tokio::{check, run};
 use clap::{Parser, Subcommand};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a
@@ -25,6 +25,7 @@ enum Command {
         config: Option<PathBuf>,
     },
     /// Run everything on loopback: development coordinator, two mock replicas, a published model, a key, the worker
+    #[cfg(feature = "appproxy-router")]
     Demo {
         /// Port of the worker; 0 takes a free one
         #[arg(long, value_name = "N", default_value_t = 8080)]
@@ -41,7 +42,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
-        Command::Demo { port } => demo::main(port),
+        #[cfg(feature = "appproxy-router")]
+        Command::Demo { port } => appproxy_shell_tokio::demo::main(port),
         Command::Check { config } => check::main(&config),
     };
     match done {

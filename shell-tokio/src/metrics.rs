@@ -197,52 +197,12 @@ impl Metrics {
         self.first_byte.get_or_create(&ModelLabel { model: Name(model) }).observe(took.as_secs_f64());
     }
 
-    /// Drops the series of backends and names that are gone.
-    pub(crate) fn forget(&self, backends: &[Arc<str>], names: impl Iterator<Item = Arc<str>>) {
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        for backend in backends {
-            for labels in series.remove(&Name(backend.clone())).unwrap_or_default() {
-                self.requests.remove(&labels);
-            }
-        }
-        drop(series);
-        for model in names {
-            let label = ModelLabel { model: Name(model) };
-            self.first_byte.remove(&label);
-            self.duration.remove(&label);
-        }
-    }
-
     pub(crate) fn refused(&self, reason: &str) {
         self.refusals.get_or_create(&Reason { reason: reason.to_owned() }).inc();
     }
 
     pub(crate) fn cut(&self, by: &str) {
         self.cut.get_or_create(&By { by: by.to_owned() }).inc();
-    }
-
-    pub(crate) fn event(&self, event: &str, outcome: &str) {
-        self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn malformed(&self, kind: &str) {
-        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc();
-    }
-
-    pub(crate) fn pull(&self, scope: &str, outcome: &str) {
-        self.pulls.get_or_create(&PullLabels { scope: scope.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn call(&self, call: &str, outcome: &str) {
-        self.calls.get_or_create(&CallLabels { call: call.to_owned(), outcome: outcome.to_owned() }).inc();
-    }
-
-    pub(crate) fn notice(&self, code: &str) {
-        self.notices.get_or_create(&Code { code: code.to_owned() }).inc();
-    }
-
-    pub(crate) fn ack(&self, outcome: &str) {
-        self.acks.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
     }
 
     /// The whole export, in OpenMetrics text.
@@ -284,6 +244,50 @@ impl Metrics {
     }
 }
 
+/// What only the control plane counts.
+#[cfg(feature = "appproxy-common")]
+impl Metrics {
+    /// Drops the series of backends and names that are gone.
+    pub(crate) fn forget(&self, backends: &[Arc<str>], names: impl Iterator<Item = Arc<str>>) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        for backend in backends {
+            for labels in series.remove(&Name(backend.clone())).unwrap_or_default() {
+                self.requests.remove(&labels);
+            }
+        }
+        drop(series);
+        for model in names {
+            let label = ModelLabel { model: Name(model) };
+            self.first_byte.remove(&label);
+            self.duration.remove(&label);
+        }
+    }
+
+    pub(crate) fn event(&self, event: &str, outcome: &str) {
+        self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn malformed(&self, kind: &str) {
+        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc();
+    }
+
+    pub(crate) fn pull(&self, scope: &str, outcome: &str) {
+        self.pulls.get_or_create(&PullLabels { scope: scope.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn call(&self, call: &str, outcome: &str) {
+        self.calls.get_or_create(&CallLabels { call: call.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+
+    pub(crate) fn notice(&self, code: &str) {
+        self.notices.get_or_create(&Code { code: code.to_owned() }).inc();
+    }
+
+    pub(crate) fn ack(&self, outcome: &str) {
+        self.acks.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
+    }
+}
+
 fn add(registry: &mut Registry, row: Row, metric: impl Metric) {
     registry.register(row.name, row.help, metric);
 }
@@ -300,7 +304,7 @@ fn fraction(value: f64) -> Gauge<f64, AtomicU64> {
     gauge
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "appproxy-common"))]
 mod tests {
     use super::*;
 

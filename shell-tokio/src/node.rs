@@ -8,8 +8,9 @@ use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::exchange::{self, Control, ExchangeRules};
 use appproxy_core::seed::Draws;
-use appproxy_core::serving::{ChangeSet, ServingView};
-use appproxy_core::worker::Standing;
+#[cfg(feature = "appproxy-common")]
+use appproxy_core::serving::ChangeSet;
+use appproxy_core::serving::ServingView;
 use arc_swap::ArcSwap;
 
 use crate::clock::Clock;
@@ -28,9 +29,8 @@ pub(crate) struct Node {
     pub(crate) upstream: Upstream,
     pub(crate) bodies: crate::body::Bounds,
     rules: ExchangeRules,
-    authority: Option<Arc<str>>,
     view: ArcSwap<ServingView>,
-    control: ArcSwap<Control>,
+    situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
@@ -43,8 +43,8 @@ pub(crate) struct Parts {
     pub(crate) upstream: Upstream,
     pub(crate) bodies: crate::body::Bounds,
     pub(crate) rules: ExchangeRules,
-    /// The authority of a worker; `None` is a plain router.
-    pub(crate) authority: Option<Arc<str>>,
+    /// How it stands at first.
+    pub(crate) situation: Control,
     pub(crate) view: Arc<ServingView>,
     pub(crate) draws: Draws,
 }
@@ -52,10 +52,6 @@ pub(crate) struct Parts {
 impl Node {
     /// A node that serves `view`.
     pub(crate) fn new(mut parts: Parts) -> Self {
-        let control = match parts.authority {
-            Some(_) => Control::Unknown,
-            None => Control::Alone { leaving: false },
-        };
         Self {
             clock: parts.clock,
             metrics: Metrics::default(),
@@ -63,9 +59,8 @@ impl Node {
             upstream: parts.upstream,
             bodies: parts.bodies,
             rules: parts.rules,
-            authority: parts.authority,
             view: ArcSwap::new(parts.view),
-            control: ArcSwap::from_pointee(control),
+            situation: ArcSwap::from_pointee(parts.situation),
             selections: core::array::from_fn(|_| Mutex::default()),
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
@@ -74,31 +69,23 @@ impl Node {
     }
 
     /// Puts a view in force: one pointer.
+    #[cfg(feature = "appproxy-common")]
     pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
         self.view.store(view.clone());
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());
     }
 
-    /// Takes note of how the worker stands.
-    pub(crate) fn set_standing(&self, standing: Standing) {
-        let Some(authority) = self.authority.clone() else { return };
-        let control = Control::Worker { authority, standing };
-        if **self.control.load() != control {
-            self.control.store(Arc::new(control));
-        }
-    }
-
-    /// A plain router begins to leave.
-    pub(crate) fn leave_alone(&self) {
-        if self.authority.is_none() {
-            self.control.store(Arc::new(Control::Alone { leaving: true }));
+    /// Takes note of how this node stands.
+    pub(crate) fn set_situation(&self, situation: Control) {
+        if **self.situation.load() != situation {
+            self.situation.store(Arc::new(situation));
         }
     }
 
     /// Whether `/readyz` answers 200.
     pub(crate) fn ready(&self) -> bool {
-        self.control.load().ready(self.clock.moment())
+        self.situation.load().ready(self.clock.moment())
     }
 
     /// The view in force.
@@ -108,7 +95,7 @@ impl Node {
 
     /// Lets one step of an exchange see this node, whole and unchanging.
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
-        let (view, control) = (self.view.load(), self.control.load());
+        let (view, control) = (self.view.load(), self.situation.load());
         step(exchange::Node { rules: &self.rules, view: &view, control: &control, now: self.clock.now() })
     }
 
@@ -134,8 +121,9 @@ impl Node {
 
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
-        let (view, control, now) = (self.view.load(), self.control.load(), self.clock.moment());
+        let (view, control, now) = (self.view.load(), self.situation.load(), self.clock.moment());
         let counts = view.counts();
+        #[cfg_attr(not(feature = "appproxy-common"), expect(unused_mut, reason = "only a member has more to say"))]
         let mut levels = Levels {
             last_pull_age: -1.0,
             generation: view.generation.0,
@@ -147,6 +135,7 @@ impl Node {
             keys: counts.keys,
             ..Levels::default()
         };
+        #[cfg(feature = "appproxy-common")]
         if let Control::Worker { standing, .. } = &**control {
             levels.last_pull_age = standing.last_full_pull.map_or(-1.0, |at| now.since(at).as_secs_f64());
             levels.bus = standing.bus_up.map_or(-1, i64::from);

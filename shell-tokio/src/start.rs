@@ -6,27 +6,19 @@ use appproxy_core::config::Config;
 use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
-use appproxy_core::config::worker::WorkerConfig;
-use appproxy_core::exchange::ExchangeRules;
+use appproxy_core::exchange::{Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::serving::{Serving, ServingSettings};
-use appproxy_core::worker::{Input, Worker};
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::body::Bounds;
-use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::control::Control;
-use crate::coordinator::Coordinator;
 use crate::listen::{BoundAddress, Listener, Plane};
+use crate::membership::Membership;
 use crate::node::{Node, Parts};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::{Failed, admin, data, tls};
-
-/// Orders for the control loop: one shutdown, one drained.
-const ORDERS: usize = 4;
 
 /// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
@@ -34,8 +26,7 @@ pub struct Running {
     admin: BoundAddress,
     node: Arc<Node>,
     planes: Planes,
-    orders: mpsc::Sender<Input>,
-    control: Option<JoinHandle<()>>,
+    membership: Membership,
     config: Config,
 }
 
@@ -64,7 +55,10 @@ impl Running {
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
             bodies: Bounds::new(config.server.max_buffered, config.server.idle_timeout),
             rules: ExchangeRules::from(&config),
-            authority: config.worker.as_ref().map(|worker| worker.authority.clone()),
+            situation: match config.worker {
+                Some(_) => Control::Unknown,
+                None => Control::Alone { leaving: false },
+            },
             // The static backends; a worker's first pull brings the rest.
             view: Serving::new(&settings).view().clone(),
             draws: draws.child(),
@@ -88,17 +82,13 @@ impl Running {
         }
         tasks.spawn(admin.accept(admin_listener));
 
-        let (orders, taken) = mpsc::channel(ORDERS);
-        let control = match &config.worker {
-            Some(worker) => Some(join(worker, &settings, draws, &node, taken)?),
-            None => None,
-        };
+        let membership = Membership::join(&config, &settings, draws, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }
         tracing::info!(address = %admin_address, "admin listening");
         let planes = Planes { data, admin_phases, tasks };
-        Ok(Self { data: data_addresses, admin: admin_address, node, planes, orders, control, config })
+        Ok(Self { data: data_addresses, admin: admin_address, node, planes, membership, config })
     }
 
     /// Where the data plane listens, ports as chosen.
@@ -122,23 +112,16 @@ impl Running {
     /// Resolves when the control plane has ended without being asked to, which only a fault of ours can bring about: what
     /// is served would never change again, so the process had better end and be started anew.
     pub async fn broken(&mut self) -> Failed {
-        let Some(control) = &mut self.control else { return core::future::pending().await };
-        let ended = control.await;
-        self.control = None;
-        Failed::run(format!("the control plane ended unexpectedly ({ended:?}); please report it"))
+        self.membership.broken().await
     }
 
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
     pub async fn stop(mut self) {
         let server = &self.config.server;
-        self.node.leave_alone();
-        drop(self.orders.send(Input::Shutdown).await);
+        self.membership.leave(&self.node).await;
         let all_done = self.planes.data.all_done();
         self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
-        drop(self.orders.send(Input::Drained).await);
-        if let Some(control) = self.control.take() {
-            drop(control.await);
-        }
+        self.membership.drained().await;
         self.planes.admin_phases.closing.cancel();
         tracing::info!("stopped");
     }
@@ -152,9 +135,6 @@ impl core::fmt::Debug for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(control) = &self.control {
-            control.abort();
-        }
         for phases in [&self.node.phases, &self.planes.admin_phases] {
             phases.closing.cancel();
             phases.cutting.cancel();
@@ -179,23 +159,4 @@ async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result
         open.push(Listener::open(address, socket_mode).await.map_err(Failed::run)?);
     }
     Ok(open)
-}
-
-/// Starts the control loop.
-fn join(
-    config: &WorkerConfig,
-    settings: &ServingSettings,
-    mut draws: Draws,
-    node: &Arc<Node>,
-    orders: mpsc::Receiver<Input>,
-) -> Result<JoinHandle<()>, Failed> {
-    let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
-    let bus = Bus::new(config).map_err(Failed::config)?;
-    let mut seed = [0; 32];
-    for part in seed.chunks_exact_mut(8) {
-        part.copy_from_slice(&draws.next_u64().to_le_bytes());
-    }
-    let worker = Worker::new(config.clone(), settings, Seed(seed), node.clock.now());
-    let control = Control::new(worker, node.clone(), coordinator, bus, orders);
-    Ok(tokio::spawn(control.run()))
 }

@@ -38,14 +38,18 @@ impl KeyParts {
         (KeyRecord::pack(key, allowed, addresses), parsed.rejected)
     }
 
+    /// How many parts are held.
+    pub(super) fn held(&self) -> usize {
+        self.names.len() + self.allowed.len() + self.addresses.len()
+    }
+
     fn sweep(&mut self) {
-        let held = self.names.len() + self.allowed.len() + self.addresses.len();
-        if held > self.sweep_at.max(SWEEP_FROM) {
+        if self.held() > self.sweep_at.max(SWEEP_FROM) {
             // Lists before names: a list holds its names.
             self.allowed.retain(|list| Arc::strong_count(list) > 1);
             self.addresses.retain(|list| Arc::strong_count(list) > 1);
             self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.sweep_at = 2 * (self.names.len() + self.allowed.len() + self.addresses.len());
+            self.sweep_at = 2 * self.held();
         }
     }
 }

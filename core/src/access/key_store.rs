@@ -145,3 +145,91 @@ impl KeyTable {
         self.trie.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::key_parts::KeyParts;
+
+    fn key(id: &str, hash: [u8; 32]) -> ApiKey {
+        ApiKey {
+            key_id: KeyId::from(id),
+            token_hash: TokenHash(hash),
+            allowed_models: vec!["b".into(), "a".into(), "b".into()],
+            expires_at: Some(UnixMillis(5_000)),
+            rate_limit: Some(0),
+            allowed_client_ips: Some(vec!["10.0.0.0/8".to_owned(), "office".to_owned()]),
+        }
+    }
+
+    fn hash(first: u8, last: u8) -> [u8; 32] {
+        let mut hash = [0x55; 32];
+        hash[0] = first;
+        hash[31] = last;
+        hash
+    }
+
+    #[test]
+    fn a_record_says_what_the_key_said() {
+        let (record, rejected) = KeyParts::default().record(&key("k", hash(1, 1)));
+        assert_eq!(rejected, ["office"]);
+        assert!(record.may_use("a") && record.may_use("b") && !record.may_use("B") && !record.may_use(""));
+        assert_eq!(record.allowed_models().map(<[_]>::len), Some(2));
+        assert_eq!((record.rate_limit(), record.expires_at()), (Some(0), Some(UnixMillis(5_000))));
+        assert!(!record.expired(UnixMillis(4_999)) && record.expired(UnixMillis(5_000)));
+        assert!(record.addresses().allows("10.1.2.3".parse().ok()) && !record.addresses().allows(None));
+        assert!(!format!("{record:?}").contains("85, 85"));
+        let open = ApiKey {
+            allowed_models: vec![],
+            expires_at: None,
+            rate_limit: None,
+            allowed_client_ips: None,
+            ..key("k", hash(1, 1))
+        };
+        let (record, _) = KeyParts::default().record(&open);
+        assert!(record.may_use("anything") && !record.expired(UnixMillis(i64::MAX)));
+        assert_eq!((record.rate_limit(), record.expires_at(), record.addresses()), (None, None, &IpList::Anyone));
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_judged_by_the_first_that_is_valid() {
+        let (mut parts, mut table) = (KeyParts::default(), KeyTable::default());
+        let later = ApiKey { expires_at: Some(UnixMillis(9_000)), ..key("k2", hash(1, 1)) };
+        // More than a leaf holds, and not to be parted; neighbours differ only in their last byte.
+        for number in 3..60 {
+            table.upsert(parts.record(&key(&format!("z{number}"), hash(1, 1))).0);
+            table.upsert(parts.record(&key("next", hash(1, number))).0);
+        }
+        table.upsert(parts.record(&later).0);
+        table.upsert(parts.record(&key("k1", hash(1, 1))).0);
+        let judged =
+            |table: &KeyTable, wall| table.judge(&TokenHash(hash(1, 1)), UnixMillis(wall)).unwrap().key_id().clone();
+        assert_eq!(judged(&table, 0).as_str(), "k1");
+        assert_eq!(judged(&table, 5_000).as_str(), "k2");
+        assert_eq!(judged(&table, 9_000).as_str(), "k1");
+        assert!(table.remove(&TokenHash(hash(1, 1)), &KeyId::from("k1")));
+        assert!(!table.remove(&TokenHash(hash(1, 1)), &KeyId::from("k1")));
+        assert_eq!(judged(&table, 0).as_str(), "k2");
+        assert_eq!(table.by_hash(&TokenHash(hash(1, 1))).len(), 58);
+        assert_eq!(table.by_hash(&TokenHash(hash(1, 7))).len(), 1);
+        assert!(table.by_hash(&TokenHash(hash(1, 200))).is_empty() && table.by_hash(&TokenHash(hash(9, 1))).is_empty());
+        assert_eq!(table.len(), 58 + 57);
+    }
+
+    #[test]
+    fn equal_lists_are_held_once_and_let_go() {
+        let mut parts = KeyParts::default();
+        let (one, _) = parts.record(&key("k1", hash(1, 1)));
+        let (two, _) = parts.record(&key("k2", hash(2, 2)));
+        assert!(one.allowed_models().map(<[_]>::as_ptr) == two.allowed_models().map(<[_]>::as_ptr));
+        let held = one.allowed.clone().unwrap();
+        drop((one, two));
+        for number in 0..5_000 {
+            let passing = ApiKey { allowed_models: vec![format!("m{number}").into()], ..key("k", hash(3, 3)) };
+            let _ = parts.record(&passing);
+        }
+        // Held here; the passing ones went with the sweeps.
+        assert!(parts.held() < 3_000, "{}", parts.held());
+        assert!(Arc::strong_count(&held) >= 1);
+    }
+}

@@ -54,11 +54,12 @@ impl Backend {
             tls: false,
             host: route_host(route),
             port: route.kernel_port,
-            base_path: Arc::from(""),
+            // The empty ones are one for all: no allocation each.
+            base_path: Arc::default(),
             weight,
             models,
-            served_names: Arc::from([]),
-            aliases: Arc::from([]),
+            served_names: Arc::default(),
+            aliases: Arc::default(),
             credential: None,
         }
     }

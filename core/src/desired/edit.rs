@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::digest::{self, StateDigest};
 use super::touched::Touched;
+use crate::trie::TrieMap;
 use crate::wire::circuit::Circuit;
 use crate::wire::ids::{CircuitId, EndpointId, KeyId};
 use crate::wire::key::ApiKey;
@@ -17,12 +18,16 @@ use crate::wire::publication::Publication;
 pub struct Desired {
     authority: Arc<str>,
     circuits: BTreeMap<CircuitId, Circuit>,
-    publications: BTreeMap<Arc<str>, Publication>,
+    publications: BTreeMap<Arc<str>, Arc<Publication>>,
     keys: BTreeMap<KeyId, ApiKey>,
     keys_loaded: bool,
     circuits_of: BTreeMap<EndpointId, BTreeSet<CircuitId>>,
-    publications_of: BTreeMap<EndpointId, BTreeSet<Arc<str>>>,
-    claims: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Each list sorted by primary name; so are those of `claims`.
+    publications_of: BTreeMap<EndpointId, Vec<Arc<Publication>>>,
+    /// Looked up for every name of a touched endpoint: a search in a tree of texts costs a cache miss for each text.
+    claims: TrieMap<Arc<str>, Vec<Arc<Publication>>>,
+    /// Names with more than one claimant: few, so that to ask is cheap.
+    contested: BTreeSet<Arc<str>>,
     digest: StateDigest,
     touched: Touched,
 }
@@ -39,7 +44,8 @@ impl Desired {
             keys_loaded: false,
             circuits_of: BTreeMap::new(),
             publications_of: BTreeMap::new(),
-            claims: BTreeMap::new(),
+            claims: TrieMap::default(),
+            contested: BTreeSet::new(),
             digest: StateDigest::default(),
             touched: Touched::default(),
         }
@@ -91,17 +97,23 @@ impl Desired {
 
     /// Creates a publication or replaces it whole.
     pub fn upsert_publication(&mut self, publication: Publication) -> bool {
-        if self.publications.get(&publication.model) == Some(&publication) {
+        if self.publications.get(&publication.model).is_some_and(|held| **held == publication) {
             return false;
         }
-        self.remove_publication(&publication.model.clone());
+        self.remove_publication(&publication.model);
+        let publication = Arc::new(publication);
         self.touch_publication(&publication);
         self.digest.add(digest::of_publication(&publication));
         for mapping in &publication.mappings {
-            self.publications_of.entry(mapping.endpoint_id).or_default().insert(publication.model.clone());
+            join(self.publications_of.entry(mapping.endpoint_id).or_default(), &publication);
         }
         for name in publication.names() {
-            self.claims.entry(name.clone()).or_default().insert(publication.model.clone());
+            let mut claimants = self.claims.get(&**name).cloned().unwrap_or_default();
+            join(&mut claimants, &publication);
+            if claimants.len() > 1 {
+                self.contested.insert(name.clone());
+            }
+            self.claims.put::<str>(name.clone(), claimants);
         }
         self.publications.insert(publication.model.clone(), publication);
         true
@@ -113,10 +125,24 @@ impl Desired {
         self.touch_publication(&old);
         self.digest.take(digest::of_publication(&old));
         for mapping in &old.mappings {
-            unlink(&mut self.publications_of, &mapping.endpoint_id, &old.model);
+            if let Some(held) = self.publications_of.get_mut(&mapping.endpoint_id) {
+                held.retain(|one| one.model != old.model);
+                if held.is_empty() {
+                    self.publications_of.remove(&mapping.endpoint_id);
+                }
+            }
         }
         for name in old.names() {
-            unlink(&mut self.claims, name, &old.model);
+            let others = self.claims.get(&**name).into_iter().flatten().filter(|one| one.model != old.model);
+            let others: Vec<_> = others.cloned().collect();
+            if others.len() < 2 {
+                self.contested.remove(name);
+            }
+            if others.is_empty() {
+                self.claims.take(&**name);
+            } else {
+                self.claims.put::<str>(name.clone(), others);
+            }
         }
         true
     }
@@ -198,7 +224,7 @@ impl Desired {
 
     /// All publications by primary name.
     #[must_use]
-    pub const fn publications(&self) -> &BTreeMap<Arc<str>, Publication> {
+    pub const fn publications(&self) -> &BTreeMap<Arc<str>, Arc<Publication>> {
         &self.publications
     }
 
@@ -227,17 +253,23 @@ impl Desired {
 
     /// The publications with a mapping to an endpoint, by primary name.
     pub fn publications_of(&self, endpoint: EndpointId) -> impl Iterator<Item = &Publication> {
-        self.publications_of.get(&endpoint).into_iter().flatten().filter_map(|model| self.publications.get(model))
+        self.publications_of.get(&endpoint).into_iter().flatten().map(AsRef::as_ref)
     }
 
     /// The publications that claim a name, primary or alias, by primary name.
     pub fn claims(&self, name: &str) -> impl Iterator<Item = &Publication> {
-        self.claims.get(name).into_iter().flatten().filter_map(|model| self.publications.get(model))
+        self.claims.get(name).into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    /// Whether several publications claim a name.
+    #[must_use]
+    pub fn contested(&self, name: &str) -> bool {
+        self.contested.contains(name)
     }
 
     /// Every published name, primaries and aliases, sorted.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.claims.keys()
+        self.claims.sorted().into_iter().map(|(name, _)| name)
     }
 
     /// What changed since the last take.
@@ -254,7 +286,7 @@ impl Desired {
             circuits: self.circuits.keys().copied().collect(),
             endpoints: endpoints.copied().collect(),
             publications: self.publications.keys().cloned().collect(),
-            names: self.claims.keys().cloned().collect(),
+            names: self.names().cloned().collect(),
             keys: self.keys.keys().map(|id| (id.clone(), None)).collect(),
             keys_loaded: self.keys_loaded,
         }
@@ -275,6 +307,18 @@ impl fmt::Debug for Desired {
             .field("keys", &self.keys.len())
             .field("digest", &self.digest)
             .finish_non_exhaustive()
+    }
+}
+
+/// Puts a publication into a list kept sorted by primary name.
+fn join(list: &mut Vec<Arc<Publication>>, publication: &Arc<Publication>) {
+    match list.binary_search_by(|held| held.model.cmp(&publication.model)) {
+        Ok(at) => {
+            if let Some(held) = list.get_mut(at) {
+                *held = publication.clone();
+            }
+        }
+        Err(at) => list.insert(at, publication.clone()),
     }
 }
 

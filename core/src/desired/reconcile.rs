@@ -43,7 +43,7 @@ pub fn reconcile(desired: &Desired, rules: Rules) -> Reconciled {
             backends.insert(route.backend.name.clone(), route.backend);
         }
     }
-    reports.extend(desired.publications().values().flat_map(publication_report));
+    reports.extend(desired.publications().values().filter_map(|one| publication_report(one)));
     reports.extend(desired.names().filter_map(|name| name_report(desired, name)));
     let mut by_hash: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for key in desired.keys().values() {

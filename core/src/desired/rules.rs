@@ -42,6 +42,19 @@ impl Rules {
         }
     }
 
+    /// The publication with this primary name, when publications count.
+    #[must_use]
+    pub fn publication<'a>(self, desired: &'a Desired, model: &str) -> Option<&'a Publication> {
+        match self {
+            Self::StaticOnly => {
+                let _ = (desired, model);
+                None
+            }
+            #[cfg(feature = "appproxy-router")]
+            Self::Router => desired.publications().get(model).map(AsRef::as_ref),
+        }
+    }
+
     /// The publications behind a name, by primary name.
     #[must_use]
     pub fn claims<'a>(self, desired: &'a Desired, name: &str) -> Vec<&'a Publication> {

@@ -144,6 +144,12 @@ impl Attempt {
         }
     }
 
+    /// Refuses for a reason that only the shell can see.
+    #[must_use]
+    pub fn refuse(self, denial: &Denial) -> Box<Answer> {
+        self.tries.admitted.passage.refuse(denial)
+    }
+
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {
@@ -161,11 +167,11 @@ impl Tries {
                 return Err(self.exhausted());
             };
             let trail = &mut self.admitted.passage.trail;
-            trail.backend = Some(backend.name.clone());
-            trail.attempts = trail.attempts.saturating_add(1);
             if !speaks(backend.kind, trail.surface) {
                 return Err(self.admitted.passage.refuse(&not_spoken()));
             }
+            trail.backend = Some(backend.name.clone());
+            trail.attempts = trail.attempts.saturating_add(1);
             self.tried.push(backend.name.clone());
             // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
             if let Some(request) = build(&self.admitted, &backend, node.rules) {

@@ -115,7 +115,10 @@ fn a_backend_that_does_not_speak_the_surface_is_not_asked() {
         let tried = first(&mut world, asked(path), model);
         match tried {
             Ok(_) => assert!(speaks, "{path} {model}"),
-            Err(answer) => assert_eq!((said(&answer).as_str(), speaks), ("501 not_supported", false), "{path} {model}"),
+            Err(answer) => {
+                assert_eq!((said(&answer).as_str(), speaks), ("501 not_supported", false), "{path} {model}");
+                assert_eq!((answer.outcome.trail.backend(), answer.outcome.trail.attempts()), (None, 0));
+            }
         }
     }
     // With the model in the path, before the body is read.

@@ -10,7 +10,7 @@ const GPT: &str = "{\"model\":\"gpt\"}";
 
 fn id(world: &mut World, path: &str, lines: &[&str]) -> String {
     match world.admit(request("POST", path, lines), M1) {
-        Ok(admitted) => admitted.gone().trail.key_id().map_or("anyone".to_owned(), |id| id.to_string()),
+        Ok(admitted) => admitted.gone().trail.key_id().map_or_else(|| "anyone".to_owned(), ToString::to_string),
         Err(answer) => match answer.outcome.trail.key_id() {
             Some(id) => id.to_string(),
             None => said(&answer),

@@ -98,9 +98,9 @@ fn k2_what_is_listed_is_what_can_be_got_and_called() {
         let ids: Vec<&str> =
             list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
         assert_eq!(ids, wanted);
-        for id in everything.iter().copied() {
-            let there = wanted.contains(&id);
-            for written in [id.to_owned(), id.replace('/', "%2F")] {
+        for id in &everything {
+            let there = wanted.contains(id);
+            for written in [(*id).to_owned(), id.replace('/', "%2F")] {
                 let one = world.answer(request("GET", &format!("/v1/models/{written}"), &[&auth]), "");
                 assert_eq!(one.status == 200, there, "{key} {written}");
                 if there {

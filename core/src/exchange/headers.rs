@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
+use crate::limits::REQUEST_ID_BYTES;
 use crate::seed::Draws;
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -35,9 +36,6 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-
-/// Longest `x-request-id` that is kept, in bytes. Beyond: a new one is made.
-const REQUEST_ID_BYTES: usize = 128;
 
 /// The client's request id when it is fit to be logged and passed on, else a new one.
 pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue {

@@ -38,6 +38,9 @@ mod surface;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod testing;
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+mod whole_tests;
 
 pub use answer::Answer;
 pub use attempt::{Admitted, Attempt, FailStage, Failure};

@@ -8,12 +8,7 @@ use std::sync::Arc;
 
 use super::denial::{Code, Denial};
 use super::peek::{Peek, Spelling, invalid_model};
-
-/// Longest boundary that is read, in bytes (RFC 2046 allows 70). Beyond: 400.
-const BOUNDARY_BYTES: usize = 70;
-
-/// Parts of one body. Beyond: 400.
-const PARTS: usize = 1000;
+use crate::limits::{MULTIPART_BOUNDARY_BYTES, MULTIPART_PARTS};
 
 /// The boundary when `content_type` is `multipart/form-data`; `None` for every other type.
 ///
@@ -26,7 +21,8 @@ pub fn boundary(content_type: &[u8]) -> Result<Option<String>, Denial> {
     }
     let text = core::str::from_utf8(content_type).map_err(|_| bad("its content-type is not ASCII"))?;
     let found = parameter(text, "boundary").filter(|boundary| {
-        (1..=BOUNDARY_BYTES).contains(&boundary.len()) && boundary.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        (1..=MULTIPART_BOUNDARY_BYTES).contains(&boundary.len())
+            && boundary.bytes().all(|byte| (b' '..=b'~').contains(&byte))
     });
     found.map(Some).ok_or_else(|| bad("its content-type has no usable boundary"))
 }
@@ -103,7 +99,7 @@ impl<'a> Parts<'a> {
             return Err(bad("a boundary line does not end where it should"));
         }
         self.seen += 1;
-        if self.seen > PARTS {
+        if self.seen > MULTIPART_PARTS {
             return Err(bad("it has too many parts"));
         }
         let blank = find(self.body, head_at, b"\r\n\r\n").ok_or_else(|| bad("a part's headers do not end"))?;

@@ -28,7 +28,9 @@ fn the_boundary_is_read_from_the_content_type() {
     ] {
         assert_eq!(boundary(kind.as_bytes()).unwrap().as_deref(), wanted, "{kind}");
     }
-    let long = format!("multipart/form-data; boundary={}", "x".repeat(71));
+    let of_length = |bytes| format!("multipart/form-data; boundary={}", "x".repeat(bytes));
+    assert!(boundary(of_length(MULTIPART_BOUNDARY_BYTES).as_bytes()).unwrap().is_some());
+    let long = of_length(MULTIPART_BOUNDARY_BYTES + 1);
     for kind in ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=\"x", &long] {
         assert_eq!(boundary(kind.as_bytes()).unwrap_err().code, Code::InvalidRequest, "{kind}");
     }
@@ -90,7 +92,7 @@ fn a_second_model_part_and_broken_bodies_are_refused() {
 #[test]
 fn parts_are_bounded() {
     let many: Vec<String> =
-        (0..PARTS - 1).map(|_| part("name=\"a\"", "1")).chain([part("name=\"model\"", "m")]).collect();
+        (0..MULTIPART_PARTS - 1).map(|_| part("name=\"a\"", "1")).chain([part("name=\"model\"", "m")]).collect();
     assert!(peek(&body(&many), "XX").is_ok());
     let more = [many, vec![part("name=\"a\"", "1")]].concat();
     assert_eq!(code(&body(&more)), Code::InvalidRequest);

@@ -144,7 +144,7 @@ proptest! {
         if let Ok(peek) = peek {
             prop_assert_eq!(peek.stream, doc["stream"] == Value::Bool(true));
             let spliced = format!("{}{}{}", &body[..peek.span.start], peek.spelling.write(&name), &body[peek.span.end..]);
-            let mut renamed = doc.clone();
+            let mut renamed = doc;
             renamed["model"] = name.into();
             prop_assert_eq!(serde_json::from_str::<Value>(&spliced).unwrap(), renamed);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::settings::RoutingWeights;
 use crate::desired::Backend;
+use crate::trie::Spread;
 use crate::wire::ids::{EndpointId, GroupId};
 
 /// Everything that may serve one name, in the order of their ids. Empty: the name is known and nothing serves it.
@@ -26,6 +27,15 @@ pub enum PoolKey {
     Contested(Arc<str>),
     /// A model of static backends.
     Static(Arc<str>),
+}
+
+impl Spread for PoolKey {
+    fn spread(&self) -> u64 {
+        match self {
+            Self::Publication(name) | Self::Static(name) => name.spread(),
+            Self::Contested(name) => !name.spread(),
+        }
+    }
 }
 
 /// An endpoint's part of a pool.

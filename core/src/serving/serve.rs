@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::changes::ChangeSet;
-use super::pool::{EndpointKey, ModelPool, PoolKey};
+use super::pool::{EndpointKey, PoolKey};
 use super::pool_build::{EndpointBuild, EndpointPools, name_pool, static_part};
 use super::reports::{Reports, Subject};
 use super::settings::{RoutingWeights, ServingSettings};
@@ -18,7 +18,6 @@ use crate::desired::{
 use crate::limits::QUOTED_CHARS;
 use crate::wire::ids::{CircuitId, EndpointId, KeyId};
 use crate::wire::key::{ApiKey, TokenHash};
-use crate::wire::publication::Publication;
 
 /// The builder of views. Holds the newest view and what is needed to make the next one from it.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Serving {
     pub fn update(&mut self, desired: &Desired, touched: &Touched) -> Option<Update> {
         let mut next = (*self.view).clone();
         let mut changes = ChangeSet::default();
-        let mut names = touched.names.clone();
+        let mut pools = BTreeSet::new();
         for id in &touched.circuits {
             let circuit = desired.circuits().get(id);
             if circuit.is_none_or(|circuit| circuit.routable().is_none()) {
@@ -89,21 +88,31 @@ impl Serving {
         }
         for endpoint in &touched.endpoints {
             if self.refresh_endpoint(&mut next, &mut changes, desired, *endpoint) {
-                let publications = desired.publications_of(*endpoint);
-                names.extend(publications.flat_map(Publication::names).cloned());
+                for publication in desired.publications_of(*endpoint) {
+                    pools.insert(PoolKey::Publication(publication.model.clone()));
+                    let contested = publication.names().filter(|name| desired.contested(name));
+                    pools.extend(contested.cloned().map(PoolKey::Contested));
+                }
             }
         }
         for model in &touched.publications {
-            let report = desired.publications().get(model).and_then(publication_report);
+            let report = desired.publications().get(model).and_then(|one| publication_report(one));
             self.reports.set(Subject::Publication(model.clone()), report);
+            pools.insert(PoolKey::Publication(model.clone()));
         }
-        self.refresh_names(&mut next, &mut changes, desired, names);
+        for name in &touched.names {
+            self.refresh_name(&mut next, &mut changes, desired, name);
+            pools.insert(PoolKey::Contested(name.clone()));
+        }
+        for key in pools {
+            self.refresh_pool(&mut next, &mut changes, desired, key);
+        }
         self.refresh_keys(&mut next, &mut changes, desired, &touched.keys);
         next.digest = desired.digest();
         next.keys_loaded = desired.keys_loaded();
         next.counts.circuits = desired.circuits().len();
         next.counts.publications = desired.publications().len();
-        next.counts.names = next.models.len();
+        next.counts.names = next.names.len();
         next.counts.keys = next.keys.len();
         changes.sort();
         let reports = self.reports.take_fresh();
@@ -147,43 +156,52 @@ impl Serving {
         true
     }
 
-    fn refresh_names(
-        &mut self,
-        next: &mut ServingView,
-        changes: &mut ChangeSet,
-        desired: &Desired,
-        names: BTreeSet<Arc<str>>,
-    ) {
-        // The names of one publication share its pool, so each is made once.
-        let mut made: BTreeMap<PoolKey, Arc<ModelPool>> = BTreeMap::new();
-        for name in names {
-            let claims = self.rules.claims(desired, &name);
-            let key = match claims.as_slice() {
-                [] => None,
-                [only] => Some(PoolKey::Publication(only.model.clone())),
-                _ => Some(PoolKey::Contested(name.clone())),
-            };
-            let held = next.models.get(&*name);
-            let pool = key.map(|key| {
-                let build = || {
-                    let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights);
-                    // What is the same stays the same object: selection tells by it that nothing changed.
-                    held.filter(|held| ***held == pool).cloned().unwrap_or_else(|| Arc::new(pool))
-                };
-                made.entry(key.clone()).or_insert_with(build).clone()
-            });
-            if held != pool.as_ref() {
-                changes.names.push(name.clone());
-                match pool {
-                    Some(pool) => next.models.put::<str>(name.clone(), pool),
-                    None => {
-                        next.models.take(&*name);
-                    }
+    /// Says anew what stands behind a name.
+    fn refresh_name(&mut self, next: &mut ServingView, changes: &mut ChangeSet, desired: &Desired, name: &Arc<str>) {
+        let claims = self.rules.claims(desired, name);
+        let key = match claims.as_slice() {
+            [] => None,
+            [only] => Some(PoolKey::Publication(only.model.clone())),
+            _ => Some(PoolKey::Contested(name.clone())),
+        };
+        let report = if claims.len() > 1 { name_report(desired, name) } else { None };
+        self.reports.set(Subject::Name(name.clone()), report);
+        if next.names.get(&**name) != key.as_ref() {
+            changes.names.push(name.clone());
+            match key {
+                Some(key) => next.names.put::<str>(name.clone(), key),
+                None => {
+                    next.names.take(&**name);
                 }
             }
-            let report = if claims.len() > 1 { name_report(desired, &name) } else { None };
-            self.reports.set(Subject::Name(name), report);
         }
+    }
+
+    /// Makes a pool anew, or lets it go when nothing is behind its key any more.
+    fn refresh_pool(&self, next: &mut ServingView, changes: &mut ChangeSet, desired: &Desired, key: PoolKey) {
+        let claims = match &key {
+            PoolKey::Publication(model) => self.rules.publication(desired, model).into_iter().collect(),
+            PoolKey::Contested(name) => {
+                Some(self.rules.claims(desired, name)).filter(|all| all.len() > 1).unwrap_or_default()
+            }
+            PoolKey::Static(_) => Vec::new(),
+        };
+        let Some(first) = claims.first() else {
+            next.pools.take(&key);
+            return;
+        };
+        let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights);
+        // What is the same stays the same object: selection tells by it that nothing changed.
+        if next.pools.get(&key).is_some_and(|held| **held == pool) {
+            return;
+        }
+        match &key {
+            PoolKey::Contested(name) | PoolKey::Static(name) => changes.names.push(name.clone()),
+            PoolKey::Publication(_) => {
+                changes.names.extend(first.names().filter(|name| !desired.contested(name)).cloned());
+            }
+        }
+        next.pools.put::<PoolKey>(key, Arc::new(pool));
     }
 
     fn refresh_keys(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-use super::pool::ModelPool;
+use super::pool::{ModelPool, PoolKey};
 use crate::access::key_store::{KeyRecord, KeyTable};
 use crate::desired::{Backend, StateDigest, circuit_of_name};
 use crate::trie::TrieMap;
@@ -26,8 +26,10 @@ pub struct ServingView {
     pub(super) digest: StateDigest,
     pub(super) keys_loaded: bool,
     pub(super) keys: KeyTable,
-    /// Published names, primaries and aliases.
-    pub(super) models: TrieMap<Arc<str>, Arc<ModelPool>>,
+    /// What stands behind each published name, primaries and aliases; changes only with publications.
+    pub(super) names: TrieMap<Arc<str>, PoolKey>,
+    /// The pools; a route update changes only these, once for all names of a publication.
+    pub(super) pools: TrieMap<PoolKey, Arc<ModelPool>>,
     /// The backends of each circuit, sorted by name. Circuits without any are absent.
     pub(super) backends: TrieMap<Uuid, Arc<[Arc<Backend>]>>,
     pub(super) statics: Arc<StaticPart>,
@@ -86,7 +88,7 @@ impl ServingView {
     /// What a published name, primary or alias, resolves to. `None`: not published.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<&Arc<ModelPool>> {
-        self.models.get(name)
+        self.names.get(name).and_then(|key| self.pools.get(key))
     }
 
     /// What a name of the static backends, model or alias, resolves to.
@@ -97,7 +99,7 @@ impl ServingView {
 
     /// Published names, primaries and aliases, with their pools, sorted. Sorts them all: for listings and pages.
     pub fn published(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ModelPool>)> {
-        self.models.sorted().into_iter()
+        self.names.sorted().into_iter().filter_map(|(name, key)| Some((name, self.pools.get(key)?)))
     }
 
     /// Names of the static backends, models and aliases, with their pools, sorted.

@@ -7,7 +7,7 @@ use super::ids::{NodeId, WorkerId};
 use super::json::{self, Object};
 use super::malformed::{Malformed, MalformedKind};
 use super::report::{At, malformed};
-use crate::config::worker::WorkerConfig;
+use crate::config::worker::{Mode, WorkerConfig};
 use crate::limits;
 
 /// What we read of the answer to `PUT /api/worker`.
@@ -25,9 +25,8 @@ pub const ACCEPTED_TRAFFICS: [&str; 1] = ["inference"];
 /// The body of `PUT /api/worker`; the mode decides between 1.1 and 1.2.
 #[must_use]
 pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
-    let _ = node_id; // The wildcard body names no node.
     match config.mode {
-        crate::config::worker::Mode::Router(_) => to_json(&RouterBody {
+        Mode::Router(_) => to_json(&RouterBody {
             authority: &config.authority,
             frontend_mode: "router",
             protocol: "http",
@@ -45,7 +44,7 @@ pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
             wildcard_traffic_port: (),
             traefik_last_used_marker_path: (),
         }),
-        crate::config::worker::Mode::Legacy(ref legacy) => to_json(&WildcardBody {
+        Mode::Legacy(ref legacy) => to_json(&WildcardBody {
             authority: &config.authority,
             frontend_mode: "wildcard",
             protocol: "http",

@@ -1,7 +1,7 @@
 use core::time::Duration;
 
 use super::*;
-use crate::config::worker::{EventDialect, Mode};
+use crate::config::worker::EventDialect;
 use crate::secret::Secret;
 
 fn config(mode: Mode) -> WorkerConfig {

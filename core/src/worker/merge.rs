@@ -73,7 +73,7 @@ pub(super) fn config(
     let malformed: BTreeSet<&str> = publications.skipped_ids.iter().map(String::as_str).collect();
     for (model, known) in desired.publications() {
         if (publications.unreadable || malformed.contains(&**model)) && !target.contains_key(model) {
-            target.insert(model.clone(), known.clone());
+            target.insert(model.clone(), Publication::clone(known));
         }
     }
     let mut keys: BTreeMap<KeyId, ApiKey> = keys.good.into_iter().map(|key| (key.key_id.clone(), key)).collect();
@@ -92,9 +92,12 @@ pub(super) fn strands(
     let before = endpoints(desired.circuits());
     let after = circuits.map(endpoints);
     let after = after.as_ref().unwrap_or(&before);
-    let target = publications.unwrap_or_else(|| desired.publications());
     desired.publications().iter().any(|(model, known)| {
-        target.get(model).is_some_and(|publication| has_circuit(known, &before) && !has_circuit(publication, after))
+        let then = match publications {
+            Some(publications) => publications.get(model),
+            None => Some(&**known),
+        };
+        then.is_some_and(|publication| has_circuit(known, &before) && !has_circuit(publication, after))
     })
 }
 
