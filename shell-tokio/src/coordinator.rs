@@ -200,4 +200,34 @@ mod tests {
         let response = outcome_of(peer(b"HTTP/1.1 500 X\r\ncontent-length: 2\r\n\r\n{}").await).await.expect("answer");
         assert_eq!((response.status, response.body.0.as_slice()), (500, b"{}".as_slice()));
     }
+
+    /// A peer whose answer has a body of `length` spaces.
+    async fn long_answer(length: usize) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("accept");
+            let _ = stream.read(&mut [0; 1024]).await;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes()).await;
+            let block = vec![b' '; 1024 * 1024];
+            let mut left = length;
+            while left > 0 {
+                let some = block.get(..left.min(block.len())).unwrap_or_default();
+                if stream.write_all(some).await.is_err() {
+                    return;
+                }
+                left -= some.len();
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_be_so_large_and_no_larger() {
+        let largest = outcome_of(long_answer(limits::CALL_ANSWER_BYTES).await).await.expect("answer");
+        assert_eq!(largest.body.0.len(), limits::CALL_ANSWER_BYTES);
+        let beyond = outcome_of(long_answer(limits::CALL_ANSWER_BYTES + 1).await).await;
+        assert!(matches!(beyond, Err(TransportFailure::TooLarge)), "{:?}", beyond.map(|response| response.status));
+    }
 }

@@ -55,15 +55,17 @@ pub fn hash(key: &str) -> String {
 impl World {
     #[track_caller]
     pub(crate) fn prepare(setup: Setup) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
         let redis = setup.bus.then(|| match &setup.redis_password {
             Some(password) => Redis::start_with(&["--requirepass", password]),
             None => Redis::start(),
         });
         let url = redis.as_ref().map(|redis| bus_url(redis, setup.redis_password.as_deref()));
         let settings = Settings { dialect: setup.dialect, ..Settings::new(&setup.api_secret) };
-        let coordinator =
-            runtime.block_on(StageCoordinator::start(settings, 1, url.as_deref())).expect("the development coordinator");
+        let coordinator = runtime
+            .block_on(StageCoordinator::start(settings, 1, url.as_deref()))
+            .expect("the development coordinator");
         // What is made before the worker is there cannot be acked: nothing is to wait for it.
         coordinator.set_faults(Faults { bus_down: true, ..Faults::default() });
         let (data, admin) = (Vec::new(), String::new());
@@ -299,10 +301,8 @@ impl World {
     /// When the coordinator refuses.
     #[track_caller]
     pub fn publish(&self, model: &str, aliases: &[&str], endpoints: &[(u32, f64)]) -> String {
-        let mappings: Vec<Value> = endpoints
-            .iter()
-            .map(|(number, ratio)| json!({"endpoint_id": endpoint(*number), "ratio": ratio}))
-            .collect();
+        let mappings: Vec<Value> =
+            endpoints.iter().map(|(number, ratio)| json!({"endpoint_id": endpoint(*number), "ratio": ratio})).collect();
         status(&self.done("PUT", &model_path(model), &json!({"aliases": aliases, "mappings": mappings})))
     }
 

@@ -199,7 +199,8 @@ fn every_line_that_the_demo_prints_works_as_pasted() {
         for name in ["worker", "admin", "coordinator", "replica 1", "replica 2"] {
             assert!(row(name).contains("http://127.0.0.1:"), "{}", row(name));
         }
-        let bus = row("bus").split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next().map(str::to_owned));
+        let bus =
+            row("bus").split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next().map(str::to_owned));
         assert_eq!(bus.is_some(), with_bus, "{}", row("bus"));
         assert_eq!(row("bus").contains("pull-only"), !with_bus, "{}", row("bus"));
         let worker = row("worker").split("http://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
@@ -215,7 +216,9 @@ fn every_line_that_the_demo_prints_works_as_pasted() {
         assert_eq!(demo.wait_exit(Duration::from_secs(20)).code(), Some(0));
         assert!(Request::get("/livez").send(&worker).is_err(), "nobody listens any more");
         if let Some(address) = bus {
-            wait::until("the demo's redis-server to be gone", PATIENCE, || std::net::TcpStream::connect(&address).is_err());
+            wait::until("the demo's redis-server to be gone", PATIENCE, || {
+                std::net::TcpStream::connect(&address).is_err()
+            });
         }
     }
 }

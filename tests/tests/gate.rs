@@ -52,11 +52,19 @@ fn refused(surface: &str, answer: &Answer, expected: &Refusal, secrets: &[&str])
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
     match surface {
         "anthropic" => {
-            assert_eq!((&body["type"], &body["error"]["type"]), (&json!("error"), &json!(expected.anthropic)), "{text}");
+            assert_eq!(
+                (&body["type"], &body["error"]["type"]),
+                (&json!("error"), &json!(expected.anthropic)),
+                "{text}"
+            );
         }
         "gemini" => {
             let error = &body["error"];
-            assert_eq!((&error["code"], &error["status"]), (&json!(expected.status), &json!(expected.gemini)), "{text}");
+            assert_eq!(
+                (&error["code"], &error["status"]),
+                (&json!(expected.status), &json!(expected.gemini)),
+                "{text}"
+            );
         }
         _ => {
             assert_eq!(body["error"]["code"], json!(expected.openai), "{text}");
@@ -95,7 +103,8 @@ fn every_row_refuses_in_the_shape_of_its_surface() {
             }
             world.send(&request)
         };
-        let row = |answer: Answer, expected: Refusal| refused(surface, &answer, &expected, &["sk-", "replica", "127.0."]);
+        let row =
+            |answer: Answer, expected: Refusal| refused(surface, &answer, &expected, &["sk-", "replica", "127.0."]);
         row(send(None, "chat", None), unauthorised("missing_api_key"));
         row(send(Some("sk-nope"), "chat", None), unauthorised("invalid_api_key"));
         row(send(Some("sk-expired"), "chat", None), unauthorised("expired_api_key"));
@@ -170,8 +179,7 @@ fn three_a_minute_are_three_and_the_headers_count_down() {
 fn ten_at_the_same_instant_and_exactly_three_pass() {
     let world = Setup::default().start();
     world.key("three", "sk-three", json!({"rate_limit": 3}));
-    let mut connections: Vec<Connection> =
-        (0..10).map(|_| Connection::open(world.data(), PATIENCE).unwrap()).collect();
+    let mut connections: Vec<Connection> = (0..10).map(|_| Connection::open(world.data(), PATIENCE).unwrap()).collect();
     let request = chat("chat").bearer("sk-three");
     for connection in &mut connections {
         connection.send(&request).unwrap();
@@ -233,9 +241,8 @@ fn operator_keys_of_the_file_work_beside_the_coordinators() {
     assert_eq!(world.chat("sk-ops", "chat").status(), 200);
     assert_eq!(world.chat("sk-off", "chat").status(), 401);
     assert_eq!(world.chat("sk-narrow", "talk").status(), 403);
-    let inside = |model: &str| {
-        world.send(&chat(model).bearer("sk-narrow").header("X-Forwarded-For", "192.0.2.1")).status()
-    };
+    let inside =
+        |model: &str| world.send(&chat(model).bearer("sk-narrow").header("X-Forwarded-For", "192.0.2.1")).status();
     assert_eq!((inside("talk"), inside("talk")), (200, 429));
     // Revoking what the coordinator gave does not touch what the operator gave.
     world.revoke("all", true);

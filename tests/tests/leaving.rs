@@ -113,7 +113,9 @@ fn one_node_leaves_and_the_other_serves_on() {
     let ask = |address: &str, model: &str| chat(model).bearer("sk-all").send(address).unwrap().status();
     assert_eq!(world.publish("both", &[], &[(1, 1.0)]), "acked");
     // The first ack answers, of whichever node.
-    wait::until("both nodes to serve it", PATIENCE, || ask(world.data(), "both") == 200 && ask(&data[0], "both") == 200);
+    wait::until("both nodes to serve it", PATIENCE, || {
+        ask(world.data(), "both") == 200 && ask(&data[0], "both") == 200
+    });
     let digest = |address: &str| {
         let page = Request::get("/status").send(address).unwrap();
         serde_json::from_slice::<serde_json::Value>(&page.body).unwrap()["desired_state_digest"].clone()
@@ -128,5 +130,4 @@ fn one_node_leaves_and_the_other_serves_on() {
     assert_eq!(ask(world.data(), "both"), 200);
     assert_eq!(world.revoke("all", true)["unconfirmed"], json!([]));
     assert_eq!(ask(world.data(), "both"), 401);
-
 }

@@ -101,7 +101,8 @@ fn the_good_elements_of_a_broken_batch_are_applied_and_acked() {
     let circuits = [circuit(&endpoint(2).to_uppercase()), circuit("x")];
     let message = event::circuit_created(AUTHORITY, &circuits);
     say(&mut world, &message.bytes(Dialect::Args));
-    let ack = bus.find(PATIENCE, |bytes| String::from_utf8_lossy(bytes).contains("worker_circuit_added_event")).unwrap();
+    let ack =
+        bus.find(PATIENCE, |bytes| String::from_utf8_lossy(bytes).contains("worker_circuit_added_event")).unwrap();
     let ack: Value = serde_json::from_slice(&ack).unwrap();
     let payload: Value = serde_json::from_str(ack["payload"].as_str().unwrap()).unwrap();
     let echoed = match &payload["circuits"] {
@@ -130,7 +131,10 @@ fn malformed_elements_of_a_pull_cost_only_themselves() {
         world.done("POST", "/dev/plant", &json!({"authority": AUTHORITY, "kind": kind, "value": value}));
     };
     plant("circuit", json!({"id": "not-a-uuid"}));
-    plant("model", json!({"model": "planted", "mappings": [{"endpoint_id": endpoint(1), "ratio": "much"}, {"endpoint_id": endpoint(1)}]}));
+    plant(
+        "model",
+        json!({"model": "planted", "mappings": [{"endpoint_id": endpoint(1), "ratio": "much"}, {"endpoint_id": endpoint(1)}]}),
+    );
     plant("model", json!({"aliases": []}));
     plant("key", json!({"key_id": "bad", "token_hash": "short", "allowed_models": []}));
     world.wait_chat("sk-all", "planted", 200, PATIENCE);

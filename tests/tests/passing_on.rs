@@ -38,9 +38,17 @@ fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further() {
     let (mut client, mut visit) = forwarded(&world, &puppet, &head(extra));
     assert_eq!(visit.line(), "POST /v1/chat/completions?x=%20y HTTP/1.1");
     assert_eq!(visit.body(), BODY.as_bytes(), "byte for byte");
-    for gone in ["x-debug", "keep-alive", "te", "upgrade", "proxy-authorization", "proxy-connection", "authorization",
-                 "x-api-key", "transfer-encoding"]
-    {
+    for gone in [
+        "x-debug",
+        "keep-alive",
+        "te",
+        "upgrade",
+        "proxy-authorization",
+        "proxy-connection",
+        "authorization",
+        "x-api-key",
+        "transfer-encoding",
+    ] {
         assert_eq!(visit.headers(gone), Vec::<String>::new(), "{gone}");
     }
     assert!(!visit.head().contains("sk-"), "{}", visit.head());
@@ -65,14 +73,21 @@ fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further() {
     assert_eq!(answer.head.header("x-request-id"), Some("my-id-1"));
     assert_eq!(answer.head.header("x-appproxy-model"), Some("puppet"));
     let backends: Vec<&str> = answer.head.headers("x-appproxy-backend").collect();
-    assert!(matches!(backends[..], [name] if name.starts_with("appproxy-00000000-0000-4000-8000-000000000009-r")), "{backends:?}");
+    assert!(
+        matches!(backends[..], [name] if name.starts_with("appproxy-00000000-0000-4000-8000-000000000009-r")),
+        "{backends:?}"
+    );
 
     // Behind a proxy of ours its word is taken, and the chain grows.
     let (world, puppet) = Setup::default().server("trusted_proxies: [\"127.0.0.1\"]").start_with_puppet();
-    let extra = "X-Forwarded-For: 203.0.113.9, 198.51.100.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: front.test\r\n";
+    let extra =
+        "X-Forwarded-For: 203.0.113.9, 198.51.100.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: front.test\r\n";
     let (_client, visit) = forwarded(&world, &puppet, &head(extra));
     assert_eq!(visit.headers("x-forwarded-for").join(", "), "203.0.113.9, 198.51.100.1, 127.0.0.1");
-    assert_eq!((visit.headers("x-forwarded-proto"), visit.headers("x-forwarded-host")), (vec!["https".to_owned()], vec!["front.test".to_owned()]));
+    assert_eq!(
+        (visit.headers("x-forwarded-proto"), visit.headers("x-forwarded-host")),
+        (vec!["https".to_owned()], vec!["front.test".to_owned()])
+    );
     assert_eq!(visit.headers("x-request-id").len(), 1, "made when there is none");
 }
 
@@ -90,7 +105,9 @@ fn bytes_beyond_ascii_in_headers_hurt_nobody() {
         let latin: String = title.iter().map(|byte| char::from(*byte)).collect();
         assert_eq!(visit.headers("x-title"), [format!("caf{latin}")]);
         assert_eq!(visit.headers("x-two"), ["a", "\u{e9}"]);
-        visit.say(b"HTTP/1.1 200 OK\r\nX-Answer: caf\xe9\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}".as_slice());
+        visit.say(
+            b"HTTP/1.1 200 OK\r\nX-Answer: caf\xe9\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}".as_slice(),
+        );
         let head = client.raw_to_end_after_head();
         assert!(head.windows(4).any(|w| w == b"caf\xe9"), "{}", String::from_utf8_lossy(&head));
     }
@@ -222,7 +239,11 @@ fn a_replica_that_refuses_the_connection_is_passed_over() {
     world.set_routes(2, &[]);
     wait::until("the empty list", PATIENCE, || world.chat("sk-all", "two").status() == 503);
     let answer = world.chat("sk-all", "two");
-    assert!(answer.text().contains("model_unavailable") && answer.head.header("retry-after").is_some(), "{}", answer.text());
+    assert!(
+        answer.text().contains("model_unavailable") && answer.head.header("retry-after").is_some(),
+        "{}",
+        answer.text()
+    );
     assert_eq!(answer.head.header("x-appproxy-backend"), None);
     world.revive_replica(1);
     world.set_routes(2, &ports[..1]);
@@ -274,10 +295,12 @@ fn several_listeners_and_a_unix_socket_are_one_worker() {
     let path = scratch.path().join("worker.sock");
     // A stale socket is in the way.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let setup = Setup::default().bind(&format!("unix:{}", path.display())).bind("127.0.0.1:0").server("socket_mode: \"0660\"");
+    let setup =
+        Setup::default().bind(&format!("unix:{}", path.display())).bind("127.0.0.1:0").server("socket_mode: \"0660\"");
     let mut world = setup.start();
     world.key("here", "sk-here", json!({"allowed_client_ips": ["0.0.0.0/0", "::/0"]}));
-    let tcp: BTreeSet<String> = world.all_data().iter().filter(|address| !address.starts_with("unix:")).cloned().collect();
+    let tcp: BTreeSet<String> =
+        world.all_data().iter().filter(|address| !address.starts_with("unix:")).cloned().collect();
     assert_eq!((world.all_data().len(), tcp.len()), (3, 2), "{:?}", world.all_data());
     for address in &tcp {
         assert_eq!(chat("chat").bearer("sk-here").send(address).unwrap().status(), 200);
@@ -300,7 +323,8 @@ fn several_listeners_and_a_unix_socket_are_one_worker() {
 
 #[test]
 fn slow_heads_and_bodies_left_half_are_cut() {
-    let (world, puppet) = Setup::default().server("header_timeout: \"300ms\"").server("idle_timeout: \"600ms\"").start_with_puppet();
+    let (world, puppet) =
+        Setup::default().server("header_timeout: \"300ms\"").server("idle_timeout: \"600ms\"").start_with_puppet();
     let mut slow = Connection::open(world.data(), PATIENCE).unwrap();
     slow.send_raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n").unwrap();
     let _ = slow.raw_to_end().unwrap();

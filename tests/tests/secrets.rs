@@ -62,7 +62,9 @@ fn no_secret_shows_in_logs_metrics_pages_or_answers() {
     hear(world.send(&chat("chat").header("x-api-key", wrong)).text());
     hear(world.send(&chat("chat").bearer(client_key).header("X-Forwarded-For", wrong)).text());
     let mut broken = Connection::open(&data, PATIENCE).unwrap();
-    broken.send_raw(format!("POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {wrong}\r\nbroken\r\n\r\n").as_bytes()).unwrap();
+    broken
+        .send_raw(format!("POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {wrong}\r\nbroken\r\n\r\n").as_bytes())
+        .unwrap();
     hear(String::from_utf8_lossy(&broken.raw_to_end().unwrap()).into_owned());
 
     // A circuit with secrets in its environment, good and malformed; keys of every kind of wrongness.
@@ -118,11 +120,18 @@ fn no_secret_shows_in_logs_metrics_pages_or_answers() {
         ("BACKEND_KEY", backend_key),
     ];
     let scratch = appproxy_tests::scratch::Scratch::new("secrets").unwrap();
-    for (name, text) in [("good", world.config()), ("bad", world.config().replace("heartbeat_period", "heartbeat_perod"))] {
+    for (name, text) in
+        [("good", world.config()), ("bad", world.config().replace("heartbeat_period", "heartbeat_perod"))]
+    {
         let file = scratch.write(&format!("{name}.yaml"), &text).unwrap();
         let mut command = appproxy_tests::worker::worker_command(["check", "--config"]).unwrap();
         let output = command.arg(file).envs(environment).output().unwrap();
-        assert_eq!(output.status.code(), Some(if name == "good" { 0 } else { 2 }), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(if name == "good" { 0 } else { 2 }),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         hear(String::from_utf8_lossy(&output.stdout).into_owned());
         hear(String::from_utf8_lossy(&output.stderr).into_owned());
     }

@@ -13,10 +13,10 @@ use appproxy_tests::world::{World, chat, streamed_chat};
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn streaming(world: &World, puppet: &Puppet) -> (Connection, Visit) {
-    let mut client = streamed_chat("puppet").bearer("sk-all").open(world.data()).unwrap();
+    let mut client = streamed_chat("puppet").bearer("sk-all").open(world.data()).expect("the worker listens");
     let mut visit = puppet.visit();
     visit.begin_events();
-    assert_eq!(client.head().unwrap().status, 200);
+    assert_eq!(client.head().expect("the head comes before any event").status, 200);
     (client, visit)
 }
 
@@ -105,7 +105,10 @@ fn a_replica_that_dies_in_a_stream_ends_it_visibly() {
         let text = String::from_utf8_lossy(&rest);
         assert!(text.contains(said), "{text:?}");
         assert!(text.contains(&format!("{glue}data: {{\"error\":")) && text.contains("upstream_error"), "{text:?}");
-        assert!(!text.contains("[DONE]") && !text.ends_with("0\r\n\r\n"), "a broken stream must not end well: {text:?}");
+        assert!(
+            !text.contains("[DONE]") && !text.ends_with("0\r\n\r\n"),
+            "a broken stream must not end well: {text:?}"
+        );
     }
     // The same on Anthropic's surface, in its own words.
     let body = r#"{"model":"puppet","max_tokens":1,"stream":true,"messages":[]}"#;
@@ -136,7 +139,9 @@ fn half_a_body_is_never_a_whole_one() {
     // By chunks, no event stream: nothing is added, the end is missing.
     let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
     let mut visit = puppet.visit();
-    visit.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"half\":\r\n");
+    visit.say(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"half\":\r\n",
+    );
     drop(visit);
     let text = String::from_utf8_lossy(&client.raw_to_end().unwrap()).into_owned();
     assert!(text.contains("{\"half\":") && !text.contains("error") && !text.ends_with("0\r\n\r\n"), "{text:?}");

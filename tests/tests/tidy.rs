@@ -13,7 +13,7 @@ const EMPTY_NAMES: [&str; 9] =
     ["common", "helper", "helpers", "manager", "managers", "misc", "util", "utils", "utilities"];
 
 /// What the top level holds, and nothing else.
-const TOP_LEVEL: [&str; 18] = [
+const TOP_LEVEL: [&str; 20] = [
     ".ci",
     ".gitignore",
     "ARCHITECTURE.md",
@@ -24,6 +24,8 @@ const TOP_LEVEL: [&str; 18] = [
     "LICENSE",
     "README.md",
     "clippy.toml",
+    "config.example.plain.yaml",
+    "config.example.router.yaml",
     "core",
     "deny.toml",
     "fixtures",

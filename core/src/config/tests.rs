@@ -1,6 +1,7 @@
 //! Shared by the tests of the configuration: lookups and shorthands.
 
 mod accepted;
+mod bounds;
 mod refused;
 mod secrets;
 mod table;
