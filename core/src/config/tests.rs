@@ -1,7 +1,6 @@
 //! Shared by the tests of the configuration: lookups and shorthands.
 
 mod accepted;
-mod bounds;
 mod refused;
 mod secrets;
 mod table;
