@@ -67,8 +67,12 @@ fn a_second_signal_ends_it_at_once_with_1() {
         let line = world.worker().log().wait_for("stopping", PATIENCE);
         assert!(line.contains(first), "{line}");
         assert!(world.program().is_running());
-        world.program().signal(second).unwrap();
-        assert_eq!(world.program().wait_exit(Duration::from_secs(5)).code(), Some(1));
+        // What comes within a moment of the first is still the first (a process group delivers twice): again, then.
+        wait::until("the program to end", Duration::from_secs(5), || {
+            let _ = world.program().signal(second);
+            !world.program().is_running()
+        });
+        assert_eq!(world.program().wait_exit(PATIENCE).code(), Some(1));
     }
 }
 
