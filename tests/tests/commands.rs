@@ -15,9 +15,10 @@ use appproxy_tests::world::{chat, hash};
 use serde_json::Value;
 
 fn check(file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let mut command = worker_command(["check", "--config"]).unwrap();
-    let Output { status, stdout, stderr } = command.arg(file).envs(variables.iter().copied()).output().unwrap();
-    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    let mut command = worker_command(["check", "--config"]).expect("the program is built");
+    let Output { status, stdout, stderr } =
+        command.arg(file).envs(variables.iter().copied()).output().expect("it starts");
+    (status.code(), String::from_utf8(stdout).expect("text"), String::from_utf8(stderr).expect("text"))
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn check_accepts_the_examples_and_shows_them_without_their_secrets() {
 fn data_address(worker: &Worker) -> String {
     worker.log().wait_for("admin listening", PATIENCE);
     let line = worker.log().wait_for("listening", PATIENCE);
-    line.split("address=").nth(1).unwrap().trim().to_owned()
+    line.split("address=").nth(1).expect("an address").trim().to_owned()
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn an_address_that_is_taken_is_named_and_ends_it_with_1() {
 
 /// Runs a line as it was printed, as somebody who pastes it into a shell.
 fn paste(line: &str) -> String {
-    let output = Command::new("bash").args(["-c", line]).output().unwrap();
+    let output = Command::new("bash").args(["-c", line]).output().expect("it starts");
     assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

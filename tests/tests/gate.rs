@@ -49,7 +49,7 @@ fn refused(surface: &str, answer: &Answer, expected: &Refusal, secrets: &[&str])
     let text = answer.text();
     assert_eq!(answer.status(), expected.status, "{surface}: {text}");
     assert!(answer.head.header("x-request-id").is_some(), "{surface}");
-    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    let body: Value = serde_json::from_slice(&answer.body).expect("a JSON body");
     match surface {
         "anthropic" => {
             assert_eq!(

@@ -12,12 +12,12 @@ use serde_json::json;
 /// A world with one stream running.
 fn streaming(setup: Setup) -> (World, Connection, Visit) {
     let (world, puppet) = setup.start_with_puppet();
-    let mut client = streamed_chat("puppet").bearer("sk-all").open(world.data()).unwrap();
+    let mut client = streamed_chat("puppet").bearer("sk-all").open(world.data()).expect("the worker listens");
     let mut visit = puppet.visit();
     visit.begin_events();
     visit.chunk("data: 1\n\n");
-    assert_eq!(client.head().unwrap().status, 200);
-    assert!(client.event().unwrap().is_some());
+    assert_eq!(client.head().expect("a head").status, 200);
+    assert!(client.event().expect("a stream").is_some());
     (world, client, visit)
 }
 

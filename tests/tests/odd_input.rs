@@ -13,7 +13,10 @@ fn malformed(world: &World, kind: &str) -> f64 {
 }
 
 fn say(world: &mut World, bytes: &[u8]) {
-    assert!(world.redis().publish(CHANNEL, bytes).unwrap() >= 2, "the worker and the coordinator listen");
+    assert!(
+        world.redis().publish(CHANNEL, bytes).expect("redis answers") >= 2,
+        "the worker and the coordinator listen"
+    );
 }
 
 /// An event and its answer have passed through the worker after everything said before.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 /// Sends raw bytes to the worker and takes the request at the puppet.
 fn forwarded(world: &World, puppet: &Puppet, raw: &[u8]) -> (Connection, Visit) {
-    let mut client = Connection::open(world.data(), PATIENCE).unwrap();
-    client.send_raw(raw).unwrap();
+    let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
+    client.send_raw(raw).expect("it is taken");
     (client, puppet.visit())
 }
 
@@ -128,7 +128,7 @@ impl RawAnswer for Connection {
     fn raw_to_end_after_head(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while !all.ends_with(b"\r\n\r\n{}") {
-            let piece = self.raw().unwrap();
+            let piece = self.raw().expect("bytes");
             assert!(!piece.is_empty(), "closed after {}", String::from_utf8_lossy(&all));
             all.extend(piece);
         }

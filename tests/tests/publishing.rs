@@ -13,12 +13,17 @@ use serde_json::{Value, json};
 fn listed(world: &World, key: &str) -> Vec<String> {
     let answer = world.send(&Request::get("/v1/models").bearer(key));
     assert_eq!(answer.status(), 200, "{}", answer.text());
-    let list: Value = serde_json::from_slice(&answer.body).unwrap();
-    list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+    let list: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    list["data"]
+        .as_array()
+        .expect("JSON")
+        .iter()
+        .map(|model| model["id"].as_str().expect("a text").to_owned())
+        .collect()
 }
 
 fn served_by(body: &[u8]) -> String {
-    let answer: Value = serde_json::from_slice(body).unwrap();
+    let answer: Value = serde_json::from_slice(body).expect("JSON");
     answer["served_by"].as_str().unwrap_or_default().to_owned()
 }
 
