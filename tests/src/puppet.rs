@@ -133,6 +133,28 @@ impl Visit {
         self.socket.write_all(bytes.as_ref()).expect("the worker takes what the replica says");
     }
 
+    /// Writes chunks of 64 KiB until the peer takes no more for `still`, or `most` bytes were taken; gives how many were.
+    /// The last chunk may be written in part: nothing more can be said afterwards.
+    ///
+    /// # Panics
+    /// When the peer closes.
+    #[track_caller]
+    pub fn flood(&mut self, most: usize, still: Duration) -> usize {
+        self.socket.set_write_timeout(Some(still)).expect("a time limit");
+        let mut chunk = b"10000\r\n".to_vec();
+        chunk.extend([b'x'; 0x10000]);
+        chunk.extend(b"\r\n");
+        let mut taken = 0;
+        while taken < most {
+            match self.socket.write_all(&chunk) {
+                Ok(()) => taken += chunk.len(),
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(e) => panic!("the worker closed after {taken} bytes: {e}"),
+            }
+        }
+        taken
+    }
+
     /// Writes one chunk of a chunked body.
     ///
     /// # Panics
