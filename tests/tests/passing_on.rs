@@ -215,6 +215,33 @@ fn odd_heads_and_bodies_are_refused_before_any_replica_sees_them() {
 }
 
 #[test]
+fn the_model_of_a_multipart_body_is_its_model_part_and_files_are_not_here_yet() {
+    let (world, puppet) = Setup::default().start_with_puppet();
+    let part = |name: &str, more: &str, value: &[u8]| {
+        let mut part = format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n").into_bytes();
+        part.extend_from_slice(value);
+        part.extend_from_slice(b"\r\n");
+        part
+    };
+    let file = part("file", "; filename=\"model\"", b"\x00\xff\r\n-- name=\"model\"\r\n\r\nchat");
+    let body = [file, part("model", "", b"puppet"), b"--B--\r\n".to_vec()].concat();
+    let request = Request::new("POST", "/v1/audio/transcriptions").bearer("sk-all");
+    let request = request.header("Content-Type", "multipart/form-data; boundary=B");
+    let mut client = request.clone().body(body.clone()).open(world.data()).unwrap();
+    let visit = puppet.visit();
+    assert!(visit.body() == body, "byte for byte");
+    visit.answer("{}");
+    assert_eq!(client.answer().unwrap().status(), 200);
+    // Two of them: a check and a replica could read different ones.
+    let twice = [part("model", "", b"chat"), part("model", "", b"puppet"), b"--B--\r\n".to_vec()].concat();
+    assert_eq!(world.send(&request.body(twice)).status(), 400);
+    assert!(!puppet.was_visited());
+
+    let files = world.send(&Request::post_json("/v1/files", "{}").bearer("sk-all"));
+    assert!(files.status() == 501 && files.text().contains("not_supported"), "{}", files.text());
+}
+
+#[test]
 fn a_replica_that_refuses_the_connection_is_passed_over() {
     let mut world = Setup::default().start();
     let ports = [world.replica("one", &[]), world.replica("two", &[])];
