@@ -9,6 +9,7 @@
 //! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
 //! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
+//! - [`simulation`]: whole worlds in memory, seeded, without sockets.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
@@ -21,6 +22,7 @@ pub mod repository;
 pub mod resp;
 pub mod scratch;
 pub mod setup;
+pub mod simulation;
 pub mod wait;
 pub mod worker;
 pub mod world;
