@@ -190,3 +190,15 @@ fn what_is_shown_and_what_is_read_has_its_bounds() {
     let refused = file(limits::CONFIG_BYTES + 1).err().map(|problems| problems.to_string());
     assert!(refused.is_some_and(|problems| problems.contains("larger than")), "one past it");
 }
+
+#[test]
+fn a_section_that_does_not_say_whether_it_is_enabled_shows_its_other_problems_too() {
+    for said in ["", "  enabled: maybe\n"] {
+        let problems = problems(&format!("appproxy_router:\n{said}  coordinator_url: ftp://x\n  hostnam: h\n"));
+        for key in ["enabled", "coordinator_url", "hostnam", "api_secret", "authority"] {
+            assert!(problems.contains(&format!("appproxy_router.{key}")), "{key}:\n{problems}");
+        }
+    }
+    let both = problems("appproxy: {}\nappproxy_router: {}\n");
+    assert!(!both.contains("both enabled"), "{both}");
+}
