@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use appproxy_core::exchange::{Denial, Payload};
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::EXPECT;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -32,6 +34,33 @@ impl Bounds {
     }
 }
 
+/// How long what a refused client still sends is taken, and thrown away.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// A request's body as it comes in. One that is refused before its end is read on for a while: to close at once resets
+/// the connection, and a client that is still sending would never see why it was refused.
+pub(crate) struct Inbound {
+    body: axum::body::Body,
+    /// The client sends without being asked, or was asked. One that waits for `100 Continue` is not to be asked for a
+    /// body that nobody wants.
+    sends: bool,
+}
+
+impl Inbound {
+    pub(crate) fn new(body: axum::body::Body, headers: &HeaderMap) -> Self {
+        Self { body, sends: !headers.contains_key(EXPECT) }
+    }
+}
+
+impl Drop for Inbound {
+    fn drop(&mut self) {
+        if self.sends && !self.body.is_end_stream() {
+            let mut body = core::mem::take(&mut self.body);
+            tokio::spawn(tokio::time::timeout(LINGER, async move { while let Some(Ok(_)) = body.frame().await {} }));
+        }
+    }
+}
+
 /// A whole request body; its room is given back when it is dropped.
 pub(crate) struct Collected {
     pub(crate) bytes: Bytes,
@@ -39,8 +68,9 @@ pub(crate) struct Collected {
 }
 
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn collect(body: axum::body::Body, limit: u64, bounds: &Bounds) -> Result<Collected, Denial> {
-    let mut body = body;
+pub(crate) async fn collect(mut inbound: Inbound, limit: u64, bounds: &Bounds) -> Result<Collected, Denial> {
+    inbound.sends = true;
+    let body = &mut inbound.body;
     let mut room: Option<OwnedSemaphorePermit> = None;
     let mut held = 0_usize;
     let mut first = Bytes::new();

@@ -14,7 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::access_line::AccessLine;
-use crate::body::collect;
+use crate::body::{Inbound, collect};
 use crate::node::Node;
 use crate::relay::Relay;
 
@@ -51,6 +51,7 @@ async fn exchange(
     in_flight: InFlight,
 ) -> Result<Response<Body>, Box<Answer>> {
     let (mut parts, body) = request.into_parts();
+    let body = Inbound::new(body, &parts.headers);
     // A connection that nobody described has no address: every address list refuses it.
     let connection = parts.extensions.remove().unwrap_or(Connection { peer: Peer::Unix, tls: false });
 

@@ -271,8 +271,8 @@ impl Metrics {
         self.events.get_or_create(&EventLabels { event: event.to_owned(), outcome: outcome.to_owned() }).inc();
     }
 
-    pub(crate) fn malformed(&self, kind: &str) {
-        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc();
+    pub(crate) fn malformed(&self, kind: &str, count: u64) {
+        self.malformed.get_or_create(&Kind { kind: kind.to_owned() }).inc_by(count);
     }
 
     pub(crate) fn pull(&self, scope: &str, outcome: &str) {
@@ -320,7 +320,7 @@ mod tests {
         metrics.refused("invalid_api_key");
         metrics.cut("client");
         metrics.event("key_removed", "applied");
-        metrics.malformed("envelope");
+        metrics.malformed("envelope", 1);
         metrics.pull("full", "ok");
         metrics.call("register", "200");
         metrics.notice("started");

@@ -38,7 +38,7 @@ impl Observer {
                 }
             }
             Event::Malformed(malformed) => {
-                metrics.malformed(malformed.kind.label());
+                metrics.malformed(malformed.kind.label(), malformed.count());
                 if let Some(unlogged) = self.may_log(malformed.kind, now) {
                     say_malformed(malformed, unlogged);
                 }

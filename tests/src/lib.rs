@@ -4,18 +4,25 @@
 //! fixed time in the hope that something has happened by then.
 //!
 //! - [`redis::Redis`]: a redis-server of the test's own, which can be killed, restarted and frozen.
+//! - [`world::World`]: a worker with everything it lives among, made from a [`setup::Setup`].
+//! - [`puppet::Puppet`]: a replica played by the test, byte by byte.
 //! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
 //! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
+//! - [`simulation`]: whole worlds in memory, seeded, without sockets.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
 pub mod http;
 pub mod log;
 pub mod process;
+pub mod puppet;
 pub mod redis;
 pub mod repository;
 pub mod resp;
 pub mod scratch;
+pub mod setup;
+pub mod simulation;
 pub mod wait;
 pub mod worker;
+pub mod world;

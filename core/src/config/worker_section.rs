@@ -27,29 +27,30 @@ pub(super) fn asked(reader: &mut Reader<'_>, root: &Section<'_>) -> Asked {
     let router = enabled(reader, root, "appproxy_router");
     let legacy = enabled(reader, root, "appproxy");
     match (router, legacy) {
-        (Some(at), Some(other)) => {
+        (Some((at, true)), Some((other, true))) => {
             let wrong = "appproxy and appproxy_router are both enabled, and under one authority each would overwrite \
                          what the other serves";
             reader.problem(at.max(other), "appproxy_router.enabled", wrong, "set `enabled: false` in one of them");
             Asked::Router
         }
-        (Some(_), None) => Asked::Router,
-        (None, Some(_)) => Asked::Legacy,
+        (None | Some((_, false)), Some((_, true))) | (None, Some(_)) => Asked::Legacy,
+        (Some(_), _) => Asked::Router,
         (None, None) => Asked::Plain,
     }
 }
 
-/// Where the section says that it is enabled. A disabled one is looked at for unknown keys only: its variables need
-/// not be set.
-fn enabled(reader: &mut Reader<'_>, root: &Section<'_>, name: &str) -> Option<super::problem::Position> {
+/// Where the section says that it is enabled, and whether it really says so: one that does not say is refused, and read on
+/// so that its other problems show too. A disabled one is looked at for unknown keys only: its variables need not be
+/// set.
+fn enabled(reader: &mut Reader<'_>, root: &Section<'_>, name: &str) -> Option<(super::problem::Position, bool)> {
     let section = reader.section(root, name);
     if !section.given {
         return None;
     }
     let says = reader.value(&section, "enabled", forms::boolean);
     let says = reader.required(&section, "enabled", says, "write `enabled: true`, or false to keep the section unused");
-    if says == Some(true) {
-        return Some(section.place("enabled"));
+    if says != Some(false) {
+        return Some((section.place("enabled"), says == Some(true)));
     }
     reader.finish(&section);
     None

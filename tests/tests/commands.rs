@@ -1,0 +1,258 @@
+//! The program's commands in an operator's hand: `check`, `run` without a coordinator, `demo`.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use appproxy_tests::http::Request;
+use appproxy_tests::process::Program;
+use appproxy_tests::puppet::Puppet;
+use appproxy_tests::repository;
+use appproxy_tests::scratch::Scratch;
+use appproxy_tests::wait::{self, PATIENCE};
+use appproxy_tests::worker::{Worker, worker_command};
+use appproxy_tests::world::{chat, hash};
+use serde_json::Value;
+
+fn check(file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = worker_command(["check", "--config"]).expect("the program is built");
+    let Output { status, stdout, stderr } =
+        command.arg(file).envs(variables.iter().copied()).output().expect("it starts");
+    (status.code(), String::from_utf8(stdout).expect("text"), String::from_utf8(stderr).expect("text"))
+}
+
+#[test]
+fn check_names_every_mistake_with_key_line_and_what_would_be_right() {
+    let scratch = Scratch::new("check").unwrap();
+    let file = scratch
+        .write(
+            "three.yaml",
+            "server:\n  bind_adress: \"0.0.0.0:8080\"\n  shutdown_timeout: 30\nappproxy_router:\n  enabled: true\n  \
+             coordinator_url: \"http://127.0.0.1:10200\"\n  api_secret: \"${NOT_SET_ANYWHERE}\"\n  \
+             redis_url: \"redis://127.0.0.1:6379/4\"\n  authority: \"a\"\n  hostname: \"h\"\n",
+        )
+        .unwrap();
+    let (code, output, problems) = check(&file, &[]);
+    assert_eq!((code, output.as_str()), (Some(2), ""), "{problems}");
+    for (line, key, right) in [
+        (2, "server.bind_adress", "bind_address"),
+        (3, "server.shutdown_timeout", "\"10s\""),
+        (7, "appproxy_router.api_secret", "NOT_SET_ANYWHERE"),
+    ] {
+        let said = problems.lines().find(|problem| problem.contains(key)).unwrap_or_default();
+        let place = format!("line {line}");
+        assert!(said.contains(&place) && said.contains(right), "{key}: {place}, {right}:\n{problems}");
+    }
+    assert_eq!(problems.lines().count(), 3, "{problems}");
+
+    for (text, words) in [("a: [", "line"), ("appproxy: {enabled: true}\nappproxy_router: {enabled: true}\n", "both")] {
+        let file = scratch.write("broken.yaml", text).unwrap();
+        let (code, _, problems) = check(&file, &[]);
+        assert!(code == Some(2) && problems.contains(words), "{code:?} {words}: {problems}");
+    }
+    let (code, _, problems) = check(&scratch.path().join("nowhere.yaml"), &[]);
+    assert!(code == Some(2) && problems.contains("nowhere.yaml"), "{code:?} {problems}");
+    // What `check` refuses, `run` refuses in the same words.
+    let mut worker = Worker::start("server:\n  bind_adress: x\n", &[]).unwrap();
+    assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(2));
+    worker.log().wait_for("server.bind_adress", PATIENCE);
+    let usage = worker_command(["runn"]).unwrap().output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn check_accepts_the_examples_and_shows_them_without_their_secrets() {
+    let root = repository::root();
+    let router = check(&root.join("config.example.router.yaml"), &[("APPPROXY_API_SECRET", "MARKED-1")]);
+    let plain = check(&root.join("config.example.plain.yaml"), &[("VLLM_KEY", "MARKED-2"), ("CLIENT_KEY", "MARKED-3")]);
+    for (code, output, warnings) in [&router, &plain] {
+        assert_eq!(*code, Some(0), "{warnings}");
+        assert!(!output.contains("MARKED") && !warnings.contains("MARKED"), "{output}{warnings}");
+    }
+    assert!(router.1.contains("authority: \"continuum-router-1\"") && router.1.contains("reconcile_interval: 15s"));
+    assert!(plain.1.contains("name: \"vllm-1\"") && plain.1.contains("id: \"ci\""), "{}", plain.1);
+    // An unset variable is named with its key.
+    let (code, _, problems) = check(&root.join("config.example.router.yaml"), &[]);
+    assert!(code == Some(2) && problems.contains("APPPROXY_API_SECRET"), "{problems}");
+}
+
+fn data_address(worker: &Worker) -> String {
+    worker.log().wait_for("admin listening", PATIENCE);
+    let line = worker.log().wait_for("listening", PATIENCE);
+    line.split("address=").nth(1).expect("an address").trim().to_owned()
+}
+
+#[test]
+fn a_plain_router_serves_its_backends_to_its_own_keys() {
+    let (one, two) = (Puppet::start(), Puppet::start());
+    let config = format!(
+        "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\n\
+         backends:\n  - name: one\n    type: vllm\n    url: \"http://127.0.0.1:{}\"\n    api_key: \"${{BACKEND_KEY}}\"\n    \
+         models: [\"org/real-name\"]\n    model_configs:\n      - id: \"org/real-name\"\n        aliases: [\"short\"]\n  \
+         - name: two\n    url: \"http://127.0.0.1:{}/v1\"\n    models: [\"other\"]\n\
+         api_keys:\n  mode: blocking\n  keys:\n    - id: ci\n      key: \"${{CI_KEY}}\"\n      allowed_models: [\"short\"]\n    \
+         - id: hashed\n      key_hash: \"{}\"\n      rate_limit: 2\n",
+        one.port(),
+        two.port(),
+        hash("sk-hashed")
+    );
+    let mut worker = Worker::start(&config, &[("BACKEND_KEY", "sk-backend"), ("CI_KEY", "sk-ci")]).unwrap();
+    let address = data_address(&worker);
+    worker.wait_ready(&address, PATIENCE);
+
+    // An alias is rewritten to the name the backend knows, in place; nothing else of the body is touched. The client's
+    // key stays here, the backend's own goes there.
+    let body = r#"{"messages" : [ ], "model" :"short","n":1}"#;
+    let mut client = Request::post_json("/v1/chat/completions", body).bearer("sk-ci").open(&address).unwrap();
+    let visit = one.visit();
+    assert_eq!(String::from_utf8_lossy(visit.body()), body.replace("\"short\"", "\"org/real-name\""));
+    assert_eq!(visit.headers("authorization"), ["Bearer sk-backend"]);
+    assert_eq!(visit.header("content-length"), Some(visit.body().len().to_string()));
+    visit.answer("{}");
+    let answer = client.answer().unwrap();
+    assert_eq!((answer.status(), answer.head.header("x-appproxy-model")), (200, Some("short")));
+    assert_eq!(answer.head.header("x-appproxy-backend"), Some("one"));
+
+    let mut client = chat("other").bearer("sk-hashed").open(&address).unwrap();
+    let visit = two.visit();
+    assert_eq!(visit.line(), "POST /v1/chat/completions HTTP/1.1");
+    assert_eq!(visit.headers("authorization"), Vec::<String>::new());
+    visit.answer("{}");
+    assert_eq!(client.answer().unwrap().status(), 200);
+
+    let status = |request: Request| request.send(&address).unwrap().status();
+    assert_eq!(status(chat("short")), 401);
+    assert_eq!(status(chat("short").bearer("sk-nope")), 401);
+    assert_eq!(status(chat("other").bearer("sk-ci")), 403);
+    assert_eq!(status(chat("nothing").bearer("sk-hashed")), 404);
+    assert_eq!(status(chat("other").bearer("sk-hashed")), 429);
+    let list = Request::get("/v1/models").bearer("sk-hashed").send(&address).unwrap();
+    let list: Value = serde_json::from_slice(&list.body).unwrap();
+    let ids: Vec<&str> = list["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str()).collect();
+    assert_eq!(ids, ["org/real-name", "other", "short"]);
+
+    // A backend that refuses our own credential is our fault, not the client's.
+    let mut client = chat("short").bearer("sk-ci").open(&address).unwrap();
+    let mut visit = one.visit();
+    visit.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.answer().unwrap().status(), 502);
+    assert_eq!(worker.terminate(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn a_plain_router_without_keys_needs_none() {
+    let puppet = Puppet::start();
+    let config = format!(
+        "server:\n  bind_address: \"127.0.0.1:0\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\nbackends:\n  - name: one\n    \
+         url: \"http://127.0.0.1:{}\"\n    models: [\"m\"]\n",
+        puppet.port()
+    );
+    let worker = Worker::start(&config, &[]).unwrap();
+    let address = data_address(&worker);
+    let mut client = chat("m").open(&address).unwrap();
+    puppet.visit().answer("{}");
+    assert_eq!(client.answer().unwrap().status(), 200);
+}
+
+#[test]
+fn an_address_that_is_taken_is_named_and_ends_it_with_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let config = format!("server:\n  bind_address: \"{address}\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\n");
+    let mut worker = Worker::start(&config, &[]).unwrap();
+    assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(1));
+    worker.log().wait_for(&address, PATIENCE);
+}
+
+/// Runs a line as it was printed, as somebody who pastes it into a shell.
+fn paste(line: &str) -> String {
+    let output = Command::new("bash").args(["-c", line]).output().expect("it starts");
+    assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The line printed after `# what…`.
+fn line_for(lines: &[String], what: &str) -> String {
+    let at = lines.iter().position(|line| line.strip_prefix("# ").is_some_and(|rest| rest.starts_with(what)));
+    let at = at.unwrap_or_else(|| panic!("no line for {what:?} in\n{}", lines.join("\n")));
+    lines.get(at + 1).cloned().unwrap_or_default()
+}
+
+fn has_curl() -> bool {
+    Command::new("curl").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// With a redis-server on the path, and on a path that has none.
+#[test]
+fn every_line_that_the_demo_prints_works_as_pasted() {
+    for with_bus in [true, false] {
+        let mut command = worker_command(["demo", "--port", "0"]).unwrap();
+        if !with_bus {
+            command.env("PATH", "/nowhere");
+        }
+        let mut demo = Program::start(command).unwrap();
+        demo.log().wait_for("Ctrl-C ends everything", Duration::from_secs(30));
+        let lines = demo.log().lines();
+        let row = |name: &str| {
+            let line = lines.iter().find(|line| line.trim_start().starts_with(name));
+            line.unwrap_or_else(|| panic!("no row {name}:\n{}", lines.join("\n"))).clone()
+        };
+        for name in ["worker", "admin", "coordinator", "replica 1", "replica 2"] {
+            assert!(row(name).contains("http://127.0.0.1:"), "{}", row(name));
+        }
+        let bus =
+            row("bus").split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next().map(str::to_owned));
+        assert_eq!(bus.is_some(), with_bus, "{}", row("bus"));
+        assert_eq!(row("bus").contains("pull-only"), !with_bus, "{}", row("bus"));
+        let worker = row("worker").split("http://").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+
+        // Without curl the demo is looked at through our own client, a step less far.
+        if has_curl() {
+            paste_everything(&lines);
+        } else {
+            assert_eq!(chat("demo-chat").bearer("sk-demo").send(&worker).unwrap().status(), 200);
+        }
+
+        demo.signal("INT").unwrap();
+        assert_eq!(demo.wait_exit(Duration::from_secs(20)).code(), Some(0));
+        assert!(Request::get("/livez").send(&worker).is_err(), "nobody listens any more");
+        if let Some(address) = bus {
+            wait::until("the demo's redis-server to be gone", PATIENCE, || {
+                std::net::TcpStream::connect(&address).is_err()
+            });
+        }
+    }
+}
+
+fn paste_everything(lines: &[String]) {
+    let run = |what: &str| paste(&line_for(lines, what));
+    assert!(run("chat").contains("Hello from replica-"), "{}", run("chat"));
+    let stream = run("streaming chat");
+    assert!(stream.matches("data: ").count() > 3 && stream.trim_end().ends_with("data: [DONE]"), "{stream}");
+    let models = run("the models this key may use");
+    assert!(models.contains("demo-chat") && !models.contains("another"), "{models}");
+    run("publish another model");
+    // Within a second where there is no bus.
+    wait::until("the new model to be listed", PATIENCE, || run("the models this key may use").contains("another"));
+    run("split it 7:3");
+    wait::until("seven to three", PATIENCE, || {
+        let counts = run("and count twenty requests of it by backend");
+        let mut numbers: Vec<u32> =
+            counts.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        matches!(numbers[..], [few, many] if few + many == 20 && few.abs_diff(6) <= 2)
+    });
+    run("unpublish it");
+    wait::until("the model to be gone", PATIENCE, || !run("the models this key may use").contains("another"));
+    run("kill a replica");
+    for _ in 0..4 {
+        assert!(run("chat").contains("Hello from replica-2"));
+    }
+    run("start it again");
+    wait::until("the replica to serve again", PATIENCE, || run("chat").contains("Hello from replica-1"));
+    run("revoke the key");
+    wait::until("the key to be refused", PATIENCE, || run("chat").contains("invalid_api_key"));
+    run("give it back");
+    wait::until("the key to be taken", PATIENCE, || run("chat").contains("Hello from replica-"));
+    assert!(run("what the worker counted").contains("appproxy_requests_total{model=\"demo-chat\""));
+}
