@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn names_spread_evenly() {
-        let mut children = [0; FANOUT];
+        let mut children = [0_usize; FANOUT];
         for number in 0..8_000 {
             children[branch(format!("model-{number}").spread(), 0)] += 1;
         }

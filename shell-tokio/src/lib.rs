@@ -1,1 +1,89 @@
-//! The AppProxy inference worker on tokio and axum.
+//! The AppProxy inference worker on tokio and axum: everything that waits. What decides is in `appproxy-core`.
+//!
+//! | file | waits for |
+//! |---|---|
+//! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
+//! | `coordinator` | the coordinator's answers |
+//! | `bus`, `publish` | Redis |
+//! | `listen`, `pace` | connections of clients |
+//! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
+//! | `start`, `shutdown` | the beginning and the end |
+//! | `run`, `check`, `demo` | the commands |
+//! | `stage` | nothing of the worker: its surroundings for demo and tests |
+
+mod access_line;
+mod admin;
+mod body;
+#[cfg(feature = "appproxy-common")]
+mod bus;
+pub mod check;
+mod clock;
+#[cfg(feature = "appproxy-common")]
+mod control;
+#[cfg(feature = "appproxy-common")]
+mod coordinator;
+mod data;
+#[cfg(feature = "appproxy-router")]
+pub mod demo;
+mod listen;
+mod logs;
+#[cfg(feature = "appproxy-common")]
+mod membership;
+#[cfg(not(feature = "appproxy-common"))]
+#[path = "no_membership.rs"]
+mod membership;
+mod metrics;
+mod node;
+#[cfg(feature = "appproxy-common")]
+mod observe;
+mod pace;
+#[cfg(feature = "appproxy-common")]
+mod publish;
+mod relay;
+pub mod run;
+mod shutdown;
+#[cfg(feature = "appproxy-common")]
+pub mod stage;
+mod start;
+mod tls;
+mod upstream;
+
+pub use listen::BoundAddress;
+pub use logs::start as start_logs;
+pub use metrics::{Row, TABLE as METRICS};
+pub use start::Running;
+
+/// Why a command failed: what is said on standard error, and the exit code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// 1 failed at run time, 2 bad configuration or usage.
+    pub code: u8,
+    /// In words.
+    pub message: String,
+}
+
+impl Failed {
+    pub(crate) const fn run(message: String) -> Self {
+        Self { code: 1, message }
+    }
+
+    pub(crate) const fn config(message: String) -> Self {
+        Self { code: 2, message }
+    }
+}
+
+impl core::fmt::Display for Failed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for Failed {}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::run(format!("no runtime: {error}")))
+}

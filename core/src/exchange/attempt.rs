@@ -144,6 +144,12 @@ impl Attempt {
         }
     }
 
+    /// Refuses for a reason that only the shell can see.
+    #[must_use]
+    pub fn refuse(self, denial: &Denial) -> Box<Answer> {
+        self.tries.admitted.passage.refuse(denial)
+    }
+
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {

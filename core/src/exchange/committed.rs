@@ -57,6 +57,10 @@ impl Committed {
             EndOfBody::UpstreamBroke => {
                 Denial::new(Code::UpstreamError, "The answer broke off before it was complete. Send the request again.")
             }
+            EndOfBody::NodeStopped => Denial::new(
+                Code::Overloaded,
+                "This server is stopping, and the answer was ended before it was complete. Send the request again.",
+            ),
             EndOfBody::UpstreamIdle => Denial::new(
                 Code::UpstreamTimeout,
                 "The model sent nothing for too long, and the answer was ended. Send the request again.",

@@ -18,6 +18,7 @@ mod cors;
 mod credential;
 mod denial;
 mod draw;
+mod from_config;
 mod gate;
 mod gated;
 mod headers;

@@ -138,6 +138,8 @@ pub enum EndOfBody {
     UpstreamBroke,
     /// The replica was silent for `request.idle_timeout`.
     UpstreamIdle,
+    /// This node stopped, and the answer ran past `server.shutdown_timeout`.
+    NodeStopped,
 }
 
 impl EndOfBody {
@@ -149,6 +151,7 @@ impl EndOfBody {
             Self::DownstreamGone => "client_gone",
             Self::UpstreamBroke => "upstream_broke",
             Self::UpstreamIdle => "upstream_idle",
+            Self::NodeStopped => "node_stopped",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The immutable state the data plane reads, and how it is made from the desired state.
 
 mod changes;
+mod from_config;
 mod pool;
 mod pool_build;
 mod reports;

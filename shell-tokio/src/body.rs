@@ -1,0 +1,119 @@
+//! A request's body: collected from the client within bounds, sent to a replica without a copy.
+
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+
+use appproxy_core::exchange::{Denial, Payload};
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What bodies held in memory are bounded by.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// `server.max_buffered`, in kilobytes of room.
+    room: Arc<Semaphore>,
+    /// Silence of a client in the middle of its body.
+    patience: Duration,
+}
+
+const KILOBYTE: usize = 1024;
+/// Room made ahead for an announced length: a client may announce what it never sends.
+const AHEAD: usize = 1024 * 1024;
+
+impl Bounds {
+    /// Room for `bytes` over all requests.
+    pub(crate) fn new(bytes: u64, patience: Duration) -> Self {
+        let kilobytes = usize::try_from(bytes / 1024).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(kilobytes)), patience }
+    }
+}
+
+/// A whole request body; its room is given back when it is dropped.
+pub(crate) struct Collected {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body of at most `limit` bytes.
+pub(crate) async fn collect(body: axum::body::Body, limit: u64, bounds: &Bounds) -> Result<Collected, Denial> {
+    let mut body = body;
+    let mut room: Option<OwnedSemaphorePermit> = None;
+    let mut held = 0_usize;
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    loop {
+        let frame = match tokio::time::timeout(bounds.patience, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            Ok(Some(Err(_))) | Err(_) => return Err(Denial::body_cut_off()),
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        held += data.len();
+        if u64::try_from(held).is_ok_and(|held| held > limit) {
+            return Err(Denial::body_too_large(limit));
+        }
+        reserve(&mut room, held, bounds)?;
+        // Most bodies are one frame, which is kept as it came.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+                rest.reserve(held + announced.min(AHEAD));
+                rest.extend_from_slice(&core::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    let bytes = if rest.is_empty() { first } else { rest.freeze() };
+    Ok(Collected { bytes, room })
+}
+
+fn reserve(room: &mut Option<OwnedSemaphorePermit>, held: usize, bounds: &Bounds) -> Result<(), Denial> {
+    let has = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let more = u32::try_from(held.div_ceil(KILOBYTE).saturating_sub(has)).unwrap_or(u32::MAX);
+    if more > 0 {
+        let more = bounds.room.clone().try_acquire_many_owned(more).map_err(|_| Denial::overloaded())?;
+        match room {
+            Some(room) => room.merge(more),
+            None => *room = Some(more),
+        }
+    }
+    Ok(())
+}
+
+/// The request body towards a replica: up to three frames, none copied.
+pub(crate) struct Outgoing {
+    frames: core::array::IntoIter<Bytes, 3>,
+    left: u64,
+}
+
+impl From<Payload> for Outgoing {
+    fn from(payload: Payload) -> Self {
+        let left = u64::try_from(payload.len()).unwrap_or(u64::MAX);
+        Self { frames: payload.into_frames().into_iter(), left }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = core::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = self.frames.find(|frame| !frame.is_empty());
+        self.left -= frame.as_ref().map_or(0, |frame| u64::try_from(frame.len()).unwrap_or(0));
+        Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

@@ -1,0 +1,179 @@
+//! The event bus: a subscription that is drained always (worker-protocol 3).
+//!
+//! Nothing here reconnects a subscription by itself: its end is told, and the core decides when to subscribe again.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::wire::envelope::{self, CHANNEL};
+use appproxy_core::wire::event::Decoded;
+use appproxy_core::worker::Input;
+use futures_util::{Stream, StreamExt};
+use redis::aio::PubSubSink;
+use redis::{Client, Msg, TlsCertificates};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::tls;
+
+/// Connecting and subscribing; a frozen server would take for ever.
+const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(5);
+/// A silent subscription is asked for a sign of life this often ...
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// ... and is dead when it gives none within this time.
+const PING_WITHIN: Duration = Duration::from_secs(5);
+/// Messages taken off the bus and not yet taken in by the core. Beyond: the bus counts as lost, and the pull after the
+/// next subscription brings what was missed.
+const QUEUED_MESSAGES: usize = 4096;
+/// Their bytes. Beyond: likewise.
+const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+
+/// The address of the bus and the authority whose events we want.
+#[derive(Clone)]
+pub(crate) struct Bus {
+    pub(crate) client: Client,
+    authority: Arc<str>,
+}
+
+impl Bus {
+    /// The bus of `config`; `None` when events are off. A bad address is an error that does not quote it.
+    pub(crate) fn new(config: &WorkerConfig) -> Result<Option<Self>, String> {
+        let Some(url) = config.redis_url.as_ref().filter(|_| config.events_enabled) else { return Ok(None) };
+        let client = match &config.ca_file {
+            Some(path) if url.expose().starts_with("rediss") => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(tls::roots_pem(path)?) };
+                Client::build_with_tls(url.expose(), certificates)
+            }
+            _ => Client::open(url.expose()),
+        };
+        let client = client.map_err(|error| format!("redis_url: {}", error.category()))?;
+        Ok(Some(Self { client, authority: config.authority.clone() }))
+    }
+
+    /// Subscribes in a task of its own. Dropping the subscription ends it.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES);
+        let why = Arc::new(OnceLock::new());
+        let queued = Arc::new(AtomicUsize::new(0));
+        let feed = Feed { sender, queued: queued.clone(), authority: self.authority.clone() };
+        let (client, ended) = (self.client.clone(), why.clone());
+        let task = tokio::spawn(async move {
+            // Only this task sets it, once; the channel closes after it.
+            let _ = ended.set(follow(&client, &feed).await);
+            drop(feed);
+        });
+        Subscription { receiver, queued, why, task }
+    }
+}
+
+/// What the subscription's task has to say.
+enum Said {
+    Up,
+    Message(Decoded, usize),
+}
+
+/// A running subscription.
+pub(crate) struct Subscription {
+    receiver: mpsc::Receiver<Said>,
+    queued: Arc<AtomicUsize>,
+    why: Arc<OnceLock<String>>,
+    task: JoinHandle<()>,
+}
+
+impl Subscription {
+    /// The next input for the core. After `BusLost` there is nothing more to ask.
+    pub(crate) async fn next(&mut self) -> Input {
+        loop {
+            match self.receiver.recv().await {
+                Some(Said::Up) => return Input::BusUp,
+                Some(Said::Message(decoded, bytes)) => {
+                    self.queued.fetch_sub(bytes, Ordering::Relaxed);
+                    match decoded {
+                        Decoded::Event(event) => return Input::Bus(event),
+                        Decoded::Malformed(malformed) => return Input::BusMalformed(malformed),
+                        Decoded::NotForUs => {}
+                    }
+                }
+                None => {
+                    let why = self.why.get().cloned();
+                    return Input::BusLost(why.unwrap_or_else(|| "the subscription's task ended".to_owned()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Feed {
+    sender: mpsc::Sender<Said>,
+    queued: Arc<AtomicUsize>,
+    authority: Arc<str>,
+}
+
+/// Follows one subscription to its end and says why it ended.
+async fn follow(client: &Client, feed: &Feed) -> String {
+    let connect = async {
+        let mut pubsub = client.get_async_pubsub().await?;
+        pubsub.subscribe(CHANNEL).await?;
+        Ok::<_, redis::RedisError>(pubsub)
+    };
+    let (sink, stream) = match timeout(SUBSCRIBE_WITHIN, connect).await {
+        Ok(Ok(pubsub)) => pubsub.split(),
+        Ok(Err(error)) => return explain(&error),
+        Err(_) => return format!("no subscription within {} s", SUBSCRIBE_WITHIN.as_secs()),
+    };
+    if feed.sender.try_send(Said::Up).is_err() {
+        return "nobody listens".to_owned();
+    }
+    tokio::select! {
+        why = drain(stream, feed) => why,
+        why = stay_alive(sink) => why,
+    }
+}
+
+/// Takes every message off at once: the redis crate's own queue has no bound, and the server cuts slow readers.
+async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> String {
+    while let Some(message) = stream.next().await {
+        let bytes = message.get_payload_bytes();
+        let decoded = envelope::decode(bytes, &feed.authority);
+        if matches!(decoded, Decoded::NotForUs) {
+            continue;
+        }
+        let waiting = feed.queued.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        if waiting > QUEUED_BYTES || feed.sender.try_send(Said::Message(decoded, bytes.len())).is_err() {
+            return "more events than can be taken in; the next pull brings what was missed".to_owned();
+        }
+    }
+    "the server ended the connection".to_owned()
+}
+
+/// A frozen server or a cut network says nothing at all: only an unanswered ping tells.
+async fn stay_alive(mut sink: PubSubSink) -> String {
+    loop {
+        sleep(PING_EVERY).await;
+        match timeout(PING_WITHIN, sink.ping::<redis::Value>()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return explain(&error),
+            Err(_) => return format!("no answer to a ping within {} s", PING_WITHIN.as_secs()),
+        }
+    }
+}
+
+/// A redis error without what it may quote (addresses, commands).
+pub(crate) fn explain(error: &redis::RedisError) -> String {
+    if error.is_connection_refusal() {
+        return "connection refused".to_owned();
+    }
+    match error.code() {
+        Some(code) => format!("{} ({code})", error.category()),
+        None => error.category().to_owned(),
+    }
+}

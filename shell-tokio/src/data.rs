@@ -1,0 +1,222 @@
+//! The data listener: carries a request through the core's states, one after the other, and its answer back.
+
+use std::sync::Arc;
+
+use appproxy_core::access::address::Peer;
+use appproxy_core::exchange::{Answer, Attempt, Connection, Denial, Gate, Gated, Outcome};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use futures_util::FutureExt;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+
+use crate::access_line::AccessLine;
+use crate::body::collect;
+use crate::node::Node;
+use crate::relay::Relay;
+
+/// The data plane's router: every path is the core's to judge.
+pub(crate) fn router(node: Arc<Node>) -> Router {
+    Router::new().fallback(handle).with_state(node)
+}
+
+const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
+
+async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
+    let in_flight = InFlight::count(&node);
+    // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
+    // are held for single calls.
+    let exchange = AssertUnwindSafe(exchange(&node, request, in_flight)).catch_unwind();
+    match exchange.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(answer)) => own_answer(&node, *answer),
+        Err(_) => {
+            tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
+            node.metrics.refused("internal");
+            let mut response = Response::new(Body::from(INTERNAL));
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+    }
+}
+
+/// One exchange. An error is an answer of our own.
+async fn exchange(
+    node: &Arc<Node>,
+    request: Request<Body>,
+    in_flight: InFlight,
+) -> Result<Response<Body>, Box<Answer>> {
+    let (mut parts, body) = request.into_parts();
+    // A connection that nobody described has no address: every address list refuses it.
+    let connection = parts.extensions.remove().unwrap_or(Connection { peer: Peer::Unix, tls: false });
+
+    let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.draws()))?;
+    let gated = match gate.ledger_key().cloned() {
+        Some(key) => node.see(|seen| gate.pass(Some(&mut node.ledger(&key)), seen))?,
+        None => node.see(|seen| gate.pass(None, seen))?,
+    };
+
+    let limit = gated.max_body_size();
+    let (gated, collected) = Held::new(node, gated).through(collect(body, limit, &node.bodies)).await?;
+    let collected = match collected {
+        Ok(collected) => collected,
+        Err(denial) => return Err(gated.refuse(&denial)),
+    };
+
+    let admitted = node.see(|seen| gated.route(collected.bytes, seen))?;
+    let pool = admitted.pool().clone();
+    let (mut attempt, mut request) = node.see(|seen| admitted.attempt(&mut node.selection(&pool), seen))?;
+    let response = loop {
+        let sending = node.upstream.send(request, node.rules().first_byte_timeout);
+        let (tried, sent) = Held::new(node, attempt).through(sending).await?;
+        match sent {
+            Ok(response) => {
+                attempt = tried;
+                break response;
+            }
+            Err((stage, failure)) => {
+                let next = node.see(|seen| tried.failed(stage, failure, &mut node.selection(&pool), seen));
+                (attempt, request) = next?;
+            }
+        }
+    };
+    drop(collected.room);
+
+    let (parts, body) = response.into_parts();
+    let (committed, head) = node.see(|seen| attempt.head(parts, seen))?;
+    let mut response = Response::new(Body::new(Relay::new(body, committed, node.clone(), in_flight)));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    Ok(response)
+}
+
+fn own_answer(node: &Node, answer: Answer) -> Response<Body> {
+    record(node, &answer.outcome, None);
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    response
+}
+
+/// The access line and the counts of an exchange that is over.
+pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration>) {
+    let trail = &outcome.trail;
+    let took = node.clock.moment().since(trail.arrived());
+    let metrics = &node.metrics;
+
+    // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
+    let model = trail.known_model().cloned().unwrap_or_else(|| "-".into());
+    let backend = match trail.backend() {
+        Some(backend) if node.view().backend(backend).is_some() => backend.clone(),
+        Some(_) => "removed".into(),
+        None => "-".into(),
+    };
+    if let Some(first_byte) = first_byte {
+        metrics.first_byte(model.clone(), first_byte);
+    }
+    metrics.request(model, backend, outcome.status.as_u16(), took);
+    metrics.retries.inc_by(u64::from(trail.attempts().saturating_sub(1)));
+    if let Some(code) = outcome.denial {
+        metrics.refused(code.label());
+    }
+    let end = outcome.end.label();
+    if end != "complete" {
+        metrics.cut(end);
+    }
+
+    AccessLine {
+        method: trail.method().as_str(),
+        path: trail.path(),
+        request_id: trail.request_id(),
+        model: trail.model().map_or("-", |model| model),
+        key_id: trail.key_id().map_or("-", |key| key.as_str()),
+        backend: trail.backend().map_or("-", |backend| backend),
+        attempts: trail.attempts(),
+        status: outcome.status.as_u16(),
+        first_byte,
+        took,
+        bytes: outcome.body_bytes,
+        end,
+    }
+    .write();
+}
+
+/// Counts a request from its head to the end of its answer.
+pub(crate) struct InFlight(Arc<Node>);
+
+impl InFlight {
+    fn count(node: &Arc<Node>) -> Self {
+        node.metrics.in_flight.inc();
+        Self(node.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.metrics.in_flight.dec();
+    }
+}
+
+/// A state that waits for something. When the client goes away meanwhile, the server drops the whole exchange; this
+/// records it.
+struct Held<'a, S: Waiting> {
+    node: &'a Node,
+    state: Option<S>,
+}
+
+trait Waiting {
+    fn gone(self) -> Outcome;
+    fn refuse(self, denial: &Denial) -> Box<Answer>;
+}
+
+impl Waiting for Gated {
+    fn gone(self) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, denial: &Denial) -> Box<Answer> {
+        Self::refuse(self, denial)
+    }
+}
+
+impl Waiting for Attempt {
+    fn gone(self) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, denial: &Denial) -> Box<Answer> {
+        Self::refuse(self, denial)
+    }
+}
+
+impl<'a, S: Waiting> Held<'a, S> {
+    const fn new(node: &'a Node, state: S) -> Self {
+        Self { node, state: Some(state) }
+    }
+
+    /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
+    async fn through<T>(mut self, work: impl Future<Output = T>) -> Result<(S, T), Box<Answer>> {
+        let done = tokio::select! {
+            done = work => Some(done),
+            () = self.node.phases.cutting.cancelled() => None,
+        };
+        match (self.state.take(), done) {
+            (Some(state), Some(done)) => Ok((state, done)),
+            (Some(state), None) => Err(state.refuse(&Denial::overloaded())),
+            // Only `drop` and this take it, and this runs once.
+            (None, _) => unreachable!("a state is taken once"),
+        }
+    }
+}
+
+impl<S: Waiting> Drop for Held<'_, S> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            record(self.node, &state.gone(), None);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The pooled client towards replicas: HTTP/1.1, no Nagle, connections that live shorter than the replicas keep them.
+
+use core::time::Duration;
+use std::error::Error;
+
+use appproxy_core::exchange::{FailStage, Failure, Payload};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::body::Outgoing;
+use crate::tls;
+
+/// Below the 5 s after which uvicorn, which most LLM servers stand on, closes an idle connection.
+const IDLE: Duration = Duration::from_secs(4);
+/// Idle connections kept per replica; bursts beyond it connect anew.
+const IDLE_PER_REPLICA: usize = 256;
+
+/// A client of all replicas. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
+}
+
+impl Upstream {
+    /// A client that gives connecting `connect_timeout`. Static `https` backends are verified with the system's roots.
+    pub(crate) fn new(connect_timeout: Duration) -> Result<Self, String> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(connect_timeout));
+        tcp.set_keepalive(Some(Duration::from_secs(60)));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls::client_config(None)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_REPLICA)
+            .build(connector);
+        Ok(Self { client })
+    }
+
+    /// Sends a request; the answer is its head, with a body that is read as the client takes it. Dropping either
+    /// closes the connection.
+    pub(crate) async fn send(
+        &self,
+        request: Request<Payload>,
+        first_byte_timeout: Duration,
+    ) -> Result<Response<Incoming>, (FailStage, Failure)> {
+        match tokio::time::timeout(first_byte_timeout, self.client.request(request.map(Outgoing::from))).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => {
+                // The client's own words may name an address: for the log only, and only when asked for.
+                tracing::debug!(error = &error as &dyn Error, "an attempt failed");
+                Err(classify(&error))
+            }
+            Err(_) => Err((FailStage::AwaitHead, Failure::TimedOut)),
+        }
+    }
+}
+
+fn classify(error: &hyper_util::client::legacy::Error) -> (FailStage, Failure) {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut timed_out = false;
+    let mut never_written = false;
+    while let Some(error) = cause {
+        timed_out |= error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
+        never_written |= error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled);
+        cause = error.source();
+    }
+    match (error.is_connect() || never_written, timed_out) {
+        (true, true) => (FailStage::Connect, Failure::TimedOut),
+        (true, false) => (FailStage::Connect, Failure::Broke),
+        (false, true) => (FailStage::AwaitHead, Failure::TimedOut),
+        (false, false) => (FailStage::AwaitHead, Failure::Broke),
+    }
+}
