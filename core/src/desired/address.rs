@@ -51,3 +51,23 @@ fn base_before<'a>(base: &'a str, path: &str) -> &'a str {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     if !last.is_empty() && last == first { before } else { base }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_path_is_not_doubled() {
+        for (base, path, wanted) in [
+            ("", "/v1/completions", ""),
+            ("/v1", "/v1/completions", ""),
+            ("/api/v1", "/v1/completions", "/api"),
+            ("/api", "/v1/completions", "/api"),
+            ("/v1", "/rerank", "/v1"),
+            ("/v1", "/v1beta/models/m:countTokens", "/v1"),
+            ("/openai/v1", "/v1", "/openai"),
+        ] {
+            assert_eq!(base_before(base, path), wanted, "{base} {path}");
+        }
+    }
+}
