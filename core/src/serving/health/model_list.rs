@@ -46,3 +46,57 @@ struct List {
 fn texts<'a>(list: &'a Value, field: &'static str) -> impl Iterator<Item = &'a str> {
     list.as_array().into_iter().flatten().filter_map(move |entry| entry.get(field)?.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(kind: BackendKind, body: &str) -> Option<Vec<String>> {
+        let names = served_names(kind, StatusCode::OK, body.as_bytes())?;
+        Some(names.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn lists_of_every_kind_in_their_order() {
+        let openai = r#"{"object":"list","data":[{"id":"org/z","object":"model"},{"id":"a"},{"id":"org/z"}]}"#;
+        for kind in [BackendKind::Vllm, BackendKind::Generic, BackendKind::OpenAi, BackendKind::Anthropic] {
+            assert_eq!(names(kind, openai).unwrap(), ["org/z", "a"]);
+        }
+        let gemini = r#"{"models":[{"name":"models/gemini-pro"},{"name":"tuned"}],"nextPageToken":"x"}"#;
+        assert_eq!(names(BackendKind::Gemini, gemini).unwrap(), ["gemini-pro", "tuned"]);
+        assert_eq!(names(BackendKind::Vllm, gemini), None);
+    }
+
+    #[test]
+    fn what_is_no_list_teaches_nothing() {
+        for body in
+            ["", "ok", "[]", "{}", "null", r#"{"data":{}}"#, r#"{"data":[]}"#, r#"{"data":"m"}"#, "{\"data\":[{"]
+        {
+            assert_eq!(names(BackendKind::Vllm, body), None, "{body}");
+        }
+        let list = br#"{"data":[{"id":"m"}]}"#;
+        for status in [StatusCode::CREATED, StatusCode::NOT_FOUND, StatusCode::UNAUTHORIZED, StatusCode::BAD_GATEWAY] {
+            assert_eq!(served_names(BackendKind::Vllm, status, list), None);
+        }
+    }
+
+    #[test]
+    fn odd_entries_cost_only_themselves() {
+        let long = "x".repeat(limits::SERVED_NAME_BYTES + 1);
+        let body =
+            format!(r#"{{"data":[1,null,{{}},{{"id":7}},{{"id":""}},{{"id":"{long}"}},{{"id":"m","x":[[]]}}]}}"#);
+        assert_eq!(names(BackendKind::Generic, &body).unwrap(), ["m"]);
+    }
+
+    #[test]
+    fn a_list_too_long_is_not_believed() {
+        let list = |length: usize| {
+            let ids: Vec<String> = (0..length).map(|at| format!(r#"{{"id":"{at}"}}"#)).collect();
+            names(BackendKind::Vllm, &format!(r#"{{"data":[{}]}}"#, ids.join(",")))
+        };
+        assert_eq!(list(limits::SERVED_NAMES).map(|names| names.len()), Some(limits::SERVED_NAMES));
+        assert_eq!(list(limits::SERVED_NAMES + 1), None);
+        let padded = format!(r#"{{"data":[{{"id":"m"}}]}}{}"#, " ".repeat(limits::PROBE_ANSWER_BYTES));
+        assert_eq!(names(BackendKind::Vllm, &padded), None);
+    }
+}

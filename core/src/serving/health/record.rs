@@ -155,3 +155,7 @@ impl Record {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -145,3 +145,85 @@ impl Traffic {
         self.until = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1000;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_millis(seconds * SECOND)
+    }
+
+    #[test]
+    fn what_counts_which_way() {
+        use AttemptEnd::{Abandoned, Answered, Broke, BrokeOff, FellSilent, NotConnected, Silent};
+        for end in [NotConnected, Broke, Silent, BrokeOff, FellSilent] {
+            assert_eq!(end.verdict(), Verdict::Bad, "{end:?}");
+        }
+        let of_status = |status| Answered(status).verdict();
+        assert!([101, 200, 204, 302, 399].map(of_status).into_iter().all(|verdict| verdict == Verdict::Good));
+        let mistakes = [400, 401, 403, 404, 408, 413, 422, 429, 499, 501];
+        assert!(mistakes.map(of_status).into_iter().all(|verdict| verdict == Verdict::Neither));
+        assert!([500, 502, 503, 504, 599].map(of_status).into_iter().all(|verdict| verdict == Verdict::Bad));
+        assert_eq!(Abandoned.verdict(), Verdict::Neither);
+    }
+
+    #[test]
+    fn three_in_a_row_and_a_success_starts_over() {
+        let passive = Passive::default();
+        let mut traffic = Traffic::default();
+        let mut note = |verdict| traffic.note(verdict, at(1), &passive);
+        assert!(!note(Verdict::Bad) && !note(Verdict::Bad) && !note(Verdict::Good));
+        assert!(!note(Verdict::Bad) && !note(Verdict::Neither) && !note(Verdict::Bad) && !note(Verdict::Neither));
+        assert!(note(Verdict::Bad), "mistakes of callers between them neither count nor reset");
+        assert!(note(Verdict::Bad), "one that may not be taken out is asked for again");
+    }
+
+    #[test]
+    fn quarantine_doubles_up_to_five_minutes_and_a_success_ends_the_growth() {
+        let passive = Passive::default();
+        let mut traffic = Traffic::default();
+        let mut now = at(0);
+        for seconds in [10, 20, 40, 80, 160, 300, 300, 300] {
+            let until = traffic.eject(now, &passive);
+            assert_eq!(until.since(now), Duration::from_secs(seconds));
+            assert!(!traffic.note(Verdict::Good, now, &passive) && traffic.quarantined());
+            traffic.release();
+            now = until;
+        }
+        assert!(!traffic.note(Verdict::Good, now, &passive));
+        assert_eq!(traffic.eject(now, &passive).since(now), passive.ejection);
+    }
+
+    #[test]
+    fn what_began_before_a_quarantine_says_nothing_after_it() {
+        let passive = Passive { failures: 1, ..Passive::default() };
+        let mut traffic = Traffic::default();
+        traffic.eject(at(5), &passive);
+        assert!(!traffic.note(Verdict::Bad, at(6), &passive), "it is out already");
+        traffic.release();
+        assert!(!traffic.note(Verdict::Bad, at(5), &passive));
+        assert!(traffic.note(Verdict::Bad, at(6), &passive));
+    }
+
+    #[test]
+    fn a_growing_number_of_ejections_never_overflows() {
+        let passive = Passive { ejection: Duration::MAX, ..Passive::default() };
+        let mut traffic = Traffic::default();
+        (0..100).for_each(|_| assert!(traffic.eject(at(1), &passive) > at(1)));
+    }
+
+    #[test]
+    fn only_what_changes_something_is_told() {
+        let mut witnesses = Witnesses::default();
+        let mut tells = |end| witnesses.tells(&ExchangeEnded { backend: "b".into(), began: at(0), end });
+        assert!(!tells(AttemptEnd::Answered(200)));
+        assert!(tells(AttemptEnd::Broke) && !tells(AttemptEnd::Answered(404)) && tells(AttemptEnd::Silent));
+        assert!(tells(AttemptEnd::Answered(200)) && !tells(AttemptEnd::Answered(200)));
+        assert!(tells(AttemptEnd::Answered(503)));
+        witnesses.forget(&["b".into()]);
+        assert!(witnesses.failing.is_empty());
+    }
+}
