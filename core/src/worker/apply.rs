@@ -19,6 +19,7 @@ impl Worker {
         if let Some((circuits, config)) = &self.pulls.early {
             (heard_circuits, heard_config) = (circuits.clone(), config.clone());
         }
+        let modified = !matches!(flight.config, Leg::Answered(ConfigAnswer::NotModified));
         let circuits = match flight.circuits {
             Leg::Answered(answer) => {
                 Some(merge::circuits(answer, &heard_circuits, &self.guards, flight.sent, &self.desired))
@@ -49,7 +50,6 @@ impl Worker {
             return;
         }
 
-        let modified = config.is_some() || flight.scope == Scope::Circuits;
         let mut again = flight.again;
         if let Some(target) = circuits {
             self.apply_circuits(target);

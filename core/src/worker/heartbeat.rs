@@ -60,14 +60,15 @@ impl Worker {
                 }
             }
             failed => {
-                let (text, wait) = match self.secret_rejected(failed) {
-                    Some(text) => (text, self.heartbeat.backoff.longest(&mut self.draws)),
+                let (severity, text, wait) = match self.secret_rejected(failed) {
+                    Some(text) => (Severity::Error, text, self.heartbeat.backoff.longest(&mut self.draws)),
                     None => (
+                        Severity::Warning,
                         format!("heartbeat failed: {}; requests are served as before", Self::failure_text(failed)),
                         self.heartbeat.backoff.next(&mut self.draws),
                     ),
                 };
-                self.trouble(Trouble::Heartbeat, Severity::Warning, text);
+                self.trouble(Trouble::Heartbeat, severity, text);
                 self.timers.arm_sooner(WakeReason::Heartbeat, self.now.moment.after(wait));
             }
         }

@@ -274,11 +274,14 @@ impl Worker {
                 return;
             }
             failed => {
+                let (severity, why) = match self.secret_rejected(failed) {
+                    Some(why) => (Severity::Error, why),
+                    None => (Severity::Warning, Self::failure_text(failed)),
+                };
                 let text = format!(
-                    "could not deregister: {}; the coordinator will declare this worker lost when heartbeats stop",
-                    Self::failure_text(failed)
+                    "could not deregister: {why}; the coordinator will declare this worker lost when heartbeats stop"
                 );
-                self.notice(Severity::Warning, "deregister_failed", text);
+                self.notice(severity, "deregister_failed", text);
             }
         }
         self.leave();
