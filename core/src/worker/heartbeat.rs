@@ -5,6 +5,7 @@ use http::Method;
 use super::Worker;
 use super::call::{CallId, CallOutcome};
 use super::calls::{Purpose, RequestParts};
+use super::defects::{Defect, has};
 use super::lifecycle::Lifecycle;
 use super::output::{Severity, WakeReason};
 use super::report::Trouble;
@@ -33,7 +34,11 @@ impl Heartbeat {
 
 impl Worker {
     pub(super) fn heartbeat(&mut self) {
-        let Lifecycle::Serving { worker_id } = self.lifecycle else { return };
+        let worker_id = match self.lifecycle {
+            Lifecycle::Serving { worker_id } => worker_id,
+            Lifecycle::Deleting { worker_id, .. } if has(Defect::HeartbeatAfterDelete) => worker_id,
+            _ => return,
+        };
         if self.heartbeat.in_flight.is_some() {
             self.heartbeat.overdue = true;
             return;
@@ -70,6 +75,9 @@ impl Worker {
                 };
                 self.trouble(Trouble::Heartbeat, severity, text);
                 self.timers.arm_sooner(WakeReason::Heartbeat, self.now.moment.after(wait));
+                if has(Defect::FailedHeartbeatStops) {
+                    self.timers.cancel(WakeReason::Heartbeat);
+                }
             }
         }
     }
