@@ -114,7 +114,7 @@ impl PoolDraw {
                     .flat_map(|share| &share.endpoint.groups)
                     .filter(|group| group.traffic_weight > 0.0)
                     .flat_map(|group| &group.candidates)
-                    .filter(|candidate| candidate.traffic_ratio > 0.0);
+                    .filter(|candidate| candidate.weight() > 0.0);
                 let weighed = candidates.map(|one| (one.backend.clone(), f64::from(one.backend.weight)));
                 Shape::Flat(ReplicaDraw::renewed(before, weighed.filter(|(_, weight)| *weight > 0.0).collect()))
             }
@@ -163,8 +163,8 @@ impl EndpointDraw {
 
 impl ReplicaDraw {
     fn of_group(before: Option<Self>, group: &GroupPool) -> Self {
-        let serving = group.candidates.iter().filter(|candidate| candidate.traffic_ratio > 0.0);
-        Self::renewed(before, serving.map(|one| (one.backend.clone(), one.traffic_ratio)).collect())
+        let serving = group.candidates.iter().filter(|candidate| candidate.weight() > 0.0);
+        Self::renewed(before, serving.map(|one| (one.backend.clone(), one.weight())).collect())
     }
 
     fn renewed(before: Option<Self>, weighed: Vec<(Arc<Backend>, f64)>) -> Self {
