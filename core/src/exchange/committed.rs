@@ -8,7 +8,8 @@ use super::answer::Answer;
 use super::attempt::upstream_error;
 use super::denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 use super::headers;
-use super::outcome::{EndOfBody, Outcome, Trail};
+use super::load::Ticket;
+use super::outcome::{EndOfBody, Outcome, Trail, Verdict};
 use super::passage::Passage;
 use crate::desired::Backend;
 
@@ -31,6 +32,8 @@ pub struct Committed {
     event_stream: bool,
     body_bytes: u64,
     tail: Tail,
+    /// Its place at the replica, given back with it.
+    _ticket: Ticket,
 }
 
 impl Committed {
@@ -72,7 +75,12 @@ impl Committed {
 
     /// The answer is over.
     #[must_use]
-    pub fn ended(self, end: EndOfBody) -> Outcome {
+    pub fn ended(mut self, end: EndOfBody) -> Outcome {
+        match end {
+            EndOfBody::Complete if self.status.as_u16() < 400 => self.trail.settle(Verdict::Good),
+            EndOfBody::UpstreamBroke | EndOfBody::UpstreamIdle => self.trail.settle(Verdict::Bad),
+            EndOfBody::Complete | EndOfBody::DownstreamGone | EndOfBody::NodeStopped => {}
+        }
         let mut outcome = self.trail.end(self.status, None, end);
         outcome.body_bytes = self.body_bytes;
         outcome
@@ -81,14 +89,16 @@ impl Committed {
 
 /// Decides what becomes of a replica's answer by its head.
 pub(super) fn commit(
-    passage: Passage,
+    mut passage: Passage,
     backend: &Backend,
     reply: response::Parts,
+    ticket: Ticket,
 ) -> Result<(Committed, ReplyHead), Box<Answer>> {
     let response::Parts { status, mut headers, .. } = reply;
     let ours_is_wrong = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if ours_is_wrong && backend.credential.is_some() {
         // The client's key was good; it is our own that the backend refused.
+        passage.trail.credential_refused = true;
         return Err(passage.refuse(&upstream_error()));
     }
     if status.is_server_error() && !tells_more(&headers) {
@@ -100,7 +110,8 @@ pub(super) fn commit(
     if waits && !headers.contains_key(RETRY_AFTER) {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     }
-    let committed = Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default() };
+    let committed =
+        Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default(), _ticket: ticket };
     Ok((committed, ReplyHead { status, headers }))
 }
 

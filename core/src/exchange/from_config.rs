@@ -1,6 +1,7 @@
 //! The part of the configuration that exchanges depend on.
 
 use super::cors::AllowedOrigins;
+use super::fallback::Fallbacks;
 use super::operator_keys::{OperatorKey, OperatorKeys};
 use super::rules::{ExchangeRules, KeyGate, RewriteModel};
 use crate::access::address::TrustedProxies;
@@ -12,7 +13,7 @@ use crate::config::worker::Mode;
 
 impl From<&Config> for ExchangeRules {
     fn from(config: &Config) -> Self {
-        let Config { server, request, routing, api_keys, .. } = config;
+        let Config { server, request, routing, api_keys, fallback, .. } = config;
         let proxies = server.trusted_proxies.iter().map(String::as_str);
         Self {
             // The file's reader has checked the entries; trusting nobody is the safe side of a mistake there.
@@ -28,6 +29,13 @@ impl From<&Config> for ExchangeRules {
             allowed_origins: AllowedOrigins::new(server.cors_allowed_origins.iter().map(String::as_str)),
             max_body_size: server.max_body_size,
             max_retries: request.max_retries,
+            retry_buffer: request.retry_buffer,
+            strategy: routing.strategy,
+            // The file's reader has checked the name.
+            affinity_header: routing.affinity_header.as_deref().and_then(|name| name.parse().ok()),
+            max_in_flight: routing.max_in_flight,
+            queue_timeout: routing.queue_timeout,
+            fallbacks: Fallbacks::new(fallback),
             connect_timeout: request.connect_timeout,
             first_byte_timeout: request.first_byte_timeout,
             idle_timeout: request.idle_timeout,

@@ -1,8 +1,10 @@
 //! The record of one exchange: what the access log line and the metrics are made of.
 
+use core::time::Duration;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 
+use super::attempt::FailStage;
 use super::denial::Code;
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
@@ -23,7 +25,10 @@ pub struct Trail {
     pub(super) model: Option<Arc<str>>,
     pub(super) known_model: bool,
     pub(super) backend: Option<Arc<str>>,
-    pub(super) attempts: u32,
+    pub(super) attempts: Vec<AttemptRecord>,
+    /// The model of the chain that is tried instead of the one asked for.
+    pub(super) fallback: Option<Arc<str>>,
+    pub(super) credential_refused: bool,
     /// What `Access-Control-Allow-Origin` says.
     pub(super) cors: Option<HeaderValue>,
 }
@@ -42,7 +47,9 @@ impl Trail {
             model: None,
             known_model: false,
             backend: None,
-            attempts: 0,
+            attempts: Vec::new(),
+            fallback: None,
+            credential_refused: false,
             cors: None,
         }
     }
@@ -101,10 +108,36 @@ impl Trail {
         self.backend.as_ref()
     }
 
-    /// How many backends were tried.
+    /// How many attempts there were, failed ones included.
     #[must_use]
-    pub const fn attempts(&self) -> u32 {
-        self.attempts
+    pub fn attempts(&self) -> u32 {
+        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Every attempt, in order: what health goes by. A request that went out again because its pooled connection had
+    /// been closed is one attempt.
+    #[must_use]
+    pub fn attempted(&self) -> &[AttemptRecord] {
+        &self.attempts
+    }
+
+    /// The model of a fallback chain that was tried last, when it is not the one asked for.
+    #[must_use]
+    pub const fn fallback(&self) -> Option<&Arc<str>> {
+        self.fallback.as_ref()
+    }
+
+    /// The backend that refused the credential which is configured for it: the operator has to act.
+    #[must_use]
+    pub fn credential_refused(&self) -> Option<&Arc<str>> {
+        self.backend.as_ref().filter(|_| self.credential_refused)
+    }
+
+    /// How the running attempt went.
+    pub(super) fn settle(&mut self, verdict: Verdict) {
+        if let Some(last) = self.attempts.last_mut() {
+            last.verdict = verdict;
+        }
     }
 
     pub(super) const fn end(self, status: StatusCode, denial: Option<Code>, end: EndOfBody) -> Outcome {
@@ -122,9 +155,43 @@ impl core::fmt::Debug for Trail {
             .field("key_id", &self.key_id())
             .field("model", &self.model)
             .field("backend", &self.backend)
-            .field("attempts", &self.attempts)
+            .field("attempts", &self.attempts.len())
             .finish_non_exhaustive()
     }
+}
+
+/// One attempt at one backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// The backend.
+    pub backend: Arc<str>,
+    /// What it says about the backend.
+    pub verdict: Verdict,
+    /// Where it failed; `None`: an answer began, or the client went away first.
+    pub failed_at: Option<FailStage>,
+    /// The backend's status.
+    pub status: Option<StatusCode>,
+    /// From sending the request to the head of the answer.
+    pub first_byte: Option<Duration>,
+}
+
+impl AttemptRecord {
+    /// An attempt that has just begun.
+    #[must_use]
+    pub const fn begun(backend: Arc<str>) -> Self {
+        Self { backend, verdict: Verdict::Neutral, failed_at: None, status: None, first_byte: None }
+    }
+}
+
+/// What an attempt says about its backend's health (data-plane 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// It gave a whole answer below 400.
+    Good,
+    /// It could not be reached, broke off, was silent for too long, or answered 502, 503 or 504.
+    Bad,
+    /// Nothing: the client's own mistake (4xx), a client that went away, a 500 of the model's own, a node that stopped.
+    Neutral,
 }
 
 /// How an answer's body ended.
