@@ -1,10 +1,10 @@
 //! A request between two attempts: which replica, of which model of the chain, and from when (data-plane 3.2-3.7, 9).
 
-use bytes::Bytes;
 use core::time::Duration;
 use http::Request;
 use std::sync::Arc;
 
+use super::admitted::Admitted;
 use super::answer::Answer;
 use super::attempt::{Attempt, FailStage, not_spoken, upstream_error};
 use super::budget::RetryBudget;
@@ -13,7 +13,6 @@ use super::denial::{Code, Denial};
 use super::outbound::{Payload, build, speaks};
 use super::outcome::{AttemptRecord, Outcome, Trail, Verdict};
 use super::passage::Passage;
-use super::peek::Peek;
 use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
@@ -25,47 +24,6 @@ use crate::trie::Spread as _;
 
 /// The wait before the only replica is asked once more; doubles with each further try, less a part by chance.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
-
-/// A request that passed every gate. Nothing was sent yet.
-pub struct Admitted {
-    pub(super) passage: Passage,
-    /// The model that is served: the one asked for, or one of its chain.
-    pub(super) model: Arc<str>,
-    pub(super) pool: PoolKey,
-    pub(super) body: Bytes,
-    /// Where the model stands in the body; `None` when it stands in the path.
-    pub(super) place: Option<Peek>,
-    /// What the strategies by key go by.
-    pub(super) key: u64,
-    pub(super) sticky: Option<u64>,
-}
-
-impl core::fmt::Debug for Admitted {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Admitted({:?}, {} bytes)", self.passage, self.body.len())
-    }
-}
-
-impl Admitted {
-    /// Bytes of the body, unpacked: what the request holds in memory until its answer begins.
-    #[must_use]
-    pub const fn body_len(&self) -> usize {
-        self.body.len()
-    }
-
-    /// Goes on to the first attempt; the request counts for the retry budget.
-    pub fn begin(self, budget: &mut RetryBudget, node: Node<'_>) -> Choosing {
-        budget.count(node.now.moment);
-        let fallback = Fallback::NotYet;
-        Choosing { tries: Tries { admitted: self, fallback, retries: 0, same: None, turn: None }, not_before: None }
-    }
-
-    /// The client went away before a replica was tried.
-    #[must_use]
-    pub fn gone(self) -> Outcome {
-        self.passage.gone()
-    }
-}
 
 /// A request that needs a replica. When [`Self::not_before`] has come, [`Self::choose`] gives it one.
 #[derive(Debug)]
@@ -150,6 +108,10 @@ struct Same {
 }
 
 impl Tries {
+    pub(super) const fn begun(admitted: Admitted) -> Self {
+        Self { admitted, fallback: Fallback::NotYet, retries: 0, same: None, turn: None }
+    }
+
     pub(super) const fn pool(&self) -> &PoolKey {
         &self.admitted.pool
     }
@@ -391,3 +353,8 @@ fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
     let candidates = groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.traffic_ratio > 0.0);
     candidates.map(|candidate| &candidate.backend)
 }
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "choosing_tests.rs"]
+mod tests;

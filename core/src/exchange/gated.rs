@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
+use super::admitted::Admitted;
 use super::affinity;
 use super::answer::Answer;
-use super::choosing::Admitted;
 use super::control::Node;
 use super::denial::Denial;
 use super::headers;

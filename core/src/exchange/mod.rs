@@ -11,6 +11,7 @@
 //! a state has methods for: from [`Committed`] no way leads back to another attempt. The core sees no body but the
 //! request's, whole, in [`Gated::route`]; the shell reads it after key, address and rate are known to be good.
 
+mod admitted;
 mod affinity;
 mod answer;
 mod attempt;
@@ -54,10 +55,11 @@ mod unpack;
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
 
+pub use admitted::Admitted;
 pub use answer::Answer;
 pub use attempt::{Attempt, FailStage, Failure, Head};
 pub use budget::RetryBudget;
-pub use choosing::{Admitted, Choosing, Chosen};
+pub use choosing::{Choosing, Chosen};
 pub use committed::{Committed, ReplyHead};
 pub use control::{Control, Node};
 pub use cors::AllowedOrigins;

@@ -5,7 +5,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
 
-use super::choosing::Admitted;
+use super::admitted::Admitted;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
