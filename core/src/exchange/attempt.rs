@@ -101,10 +101,12 @@ impl Attempt {
         if is_upstream_failure(status) {
             tries.trail().settle(Verdict::Bad);
             let waits = asked_wait(&reply).is_none_or(|wait| wait <= LONGEST_ASKED_WAIT);
-            tries = match tries.further(budget, node, waits) {
-                Ok(choosing) => return Ok(Head::Again(choosing)),
-                Err(tries) => tries,
-            };
+            if tries.replayable(node.rules) {
+                tries = match tries.further(budget, node, waits) {
+                    Ok(choosing) => return Ok(Head::Again(choosing)),
+                    Err(tries) => tries,
+                };
+            }
         } else {
             // A failure that comes fast must not look like a fast replica.
             ticket.load().note_first_byte(took, node.now.moment);

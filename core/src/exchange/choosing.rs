@@ -157,7 +157,7 @@ impl Tries {
         }
         let only = pool.and_then(|pool| self.only_replica(pool));
         match only {
-            Some(name) if retries_left && may_wait && self.replayable(node.rules) && budget.take(now) => {
+            Some(name) if retries_left && may_wait && budget.take(now) => {
                 let backoff = self.backoff();
                 self.retries += 1;
                 self.same = Some(Same { name, fresh: false });

@@ -1,1 +1,387 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
+use super::*;
+use crate::exchange::testing::{World, chat, header, lines_of, request, said};
+use crate::exchange::{Committed, EndOfBody, Failure, Fallbacks, Head, ReplyHead};
+use crate::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
+
+/// A world whose rules have these chains.
+fn chained(chains: &[(&str, &[&str])]) -> World {
+    let mut world = World::new();
+    let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+    let chains: BTreeMap<Arc<str>, Vec<Arc<str>>> =
+        chains.iter().map(|(model, chain)| (Arc::from(*model), names(chain))).collect();
+    world.rules.fallbacks = Fallbacks::new(&chains);
+    world
+}
+
+/// A world whose static model `many` stands on `n` vLLM servers.
+fn many(n: usize) -> World {
+    let mut world = World::new();
+    let backend = |at: usize| StaticBackend {
+        name: format!("s{at}").into(),
+        kind: crate::desired::BackendKind::Vllm,
+        tls: false,
+        host: "replica".into(),
+        port: 8000,
+        base_path: "".into(),
+        credential: None,
+        weight: 1,
+        models: vec![StaticModel { name: "many".into(), aliases: Vec::new() }],
+    };
+    let settings = ServingSettings { backends: (0..n).map(backend).collect(), ..ServingSettings::default() };
+    world.view = Serving::new(&settings).view().clone();
+    world
+}
+
+fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
+    match head.unwrap() {
+        Head::Commit(committed, head) => (committed, head),
+        Head::Again(choosing) => panic!("tried again: {choosing:?}"),
+    }
+}
+
+fn again(head: Result<Head, Box<Answer>>) -> Choosing {
+    match head.unwrap() {
+        Head::Again(choosing) => choosing,
+        Head::Commit(committed, _) => panic!("passed on: {committed:?}"),
+    }
+}
+
+fn body_of(request: Request<Payload>) -> String {
+    String::from_utf8(request.into_body().into_frames().concat()).unwrap()
+}
+
+fn names(trail: &Trail) -> Vec<&str> {
+    trail.attempted().iter().map(|attempt| &*attempt.backend).collect()
+}
+
+#[test]
+fn r1_a_stale_connection_is_followed_by_a_fresh_one_and_counts_for_nothing() {
+    let mut world = World::new();
+    world.rules.max_retries = 0;
+    let (attempt, first) = world.first(chat("all"), "two").unwrap();
+    assert!(!attempt.needs_fresh_connection());
+    let name = attempt.backend().name.clone();
+    let (attempt, second) = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap();
+    assert_eq!((&attempt.backend().name, second.uri()), (&name, first.uri()));
+    assert_eq!(body_of(second), body_of(first));
+    assert!(attempt.needs_fresh_connection());
+    let (committed, _) = committed(world.reply(attempt, 200));
+    let outcome = committed.ended(EndOfBody::Complete);
+    assert_eq!((outcome.trail.attempts(), outcome.trail.attempted()[0].verdict), (1, Verdict::Good));
+    // A fresh connection that breaks is no stale one.
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    let (attempt, _) = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap();
+    let answer = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap_err();
+    assert_eq!(said(&answer), "502 upstream_error");
+    let record = &answer.outcome.trail.attempted()[0];
+    assert_eq!((record.verdict, record.failed_at), (Verdict::Bad, Some(FailStage::AwaitHead)));
+}
+
+#[test]
+fn r1_a_large_body_is_sent_once_and_meets_no_stale_connection() {
+    let mut world = World::new();
+    world.rules.retry_buffer = 10;
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    assert!(attempt.needs_fresh_connection());
+    // Nothing was sent: another replica may have it.
+    let (attempt, _) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    let answer = world.fail(attempt, FailStage::AwaitHead, Failure::Broke).unwrap_err();
+    assert_eq!((said(&answer).as_str(), answer.outcome.trail.attempts()), ("502 upstream_error", 2));
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    assert_eq!(committed(world.reply(attempt, 503)).1.status, 503);
+}
+
+#[test]
+fn r2_a_callers_mistake_is_passed_on_and_says_nothing_of_the_replica() {
+    for status in [400, 401, 403, 404, 408, 413, 422, 429, 500, 501] {
+        let mut world = chained(&[("two", &["m1"])]);
+        let (attempt, _) = world.first(chat("all"), "two").unwrap();
+        let (committed, head) = committed(world.reply(attempt, status));
+        assert_eq!((head.status.as_u16(), header(&head.headers, "x-appproxy-fallback")), (status, ""));
+        let outcome = committed.ended(EndOfBody::Complete);
+        let record = &outcome.trail.attempted()[0];
+        assert_eq!((record.verdict, record.status.map(|status| status.as_u16())), (Verdict::Neutral, Some(status)));
+    }
+}
+
+#[test]
+fn an_attempt_says_how_its_replica_did() {
+    for (end, verdict) in [
+        (EndOfBody::Complete, Verdict::Good),
+        (EndOfBody::DownstreamGone, Verdict::Neutral),
+        (EndOfBody::NodeStopped, Verdict::Neutral),
+        (EndOfBody::UpstreamBroke, Verdict::Bad),
+        (EndOfBody::UpstreamIdle, Verdict::Bad),
+    ] {
+        let mut world = World::new();
+        let (attempt, _) = world.first(chat("all"), "two").unwrap();
+        world.now.moment = world.now.moment.after(Duration::from_millis(40));
+        let (committed, _) = committed(world.reply(attempt, 200));
+        let outcome = committed.ended(end);
+        let record = &outcome.trail.attempted()[0];
+        assert_eq!((record.verdict, record.first_byte), (verdict, Some(Duration::from_millis(40))), "{end:?}");
+    }
+}
+
+#[test]
+fn r4_a_failing_replica_is_followed_by_another_and_the_last_answer_passes() {
+    for status in [502, 503, 504] {
+        let mut world = World::new();
+        let (attempt, _) = world.first(chat("all"), "two").unwrap();
+        let choosing = again(world.reply(attempt, status));
+        assert_eq!(choosing.not_before(), None);
+        let (attempt, _) = world.send(choosing).unwrap();
+        let (committed, head) = committed(world.reply(attempt, status));
+        assert_eq!(head.status, status);
+        let outcome = committed.ended(EndOfBody::Complete);
+        let trail = outcome.trail;
+        assert_ne!(names(&trail)[0], names(&trail)[1]);
+        assert!(trail.attempted().iter().all(|attempt| attempt.verdict == Verdict::Bad));
+    }
+}
+
+#[test]
+fn r4_every_target_fails_and_the_client_gets_a_real_status() {
+    let mut world = many(3);
+    world.rules.key_gate = crate::exchange::KeyGate::Open;
+    let (attempt, _) = world.first(chat("all"), "many").unwrap();
+    let choosing = again(world.reply(attempt, 503));
+    let (attempt, _) = world.send(choosing).unwrap();
+    let (attempt, _) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    let answer = world.fail(attempt, FailStage::AwaitHead, Failure::Broke).unwrap_err();
+    assert_eq!((said(&answer).as_str(), answer.outcome.trail.attempts()), ("502 upstream_error", 3));
+}
+
+#[test]
+fn the_only_replica_is_asked_again_after_a_wait() {
+    let mut world = World::new();
+    let (attempt, _) = world.first(chat("all"), "m1").unwrap();
+    let choosing = again(world.reply(attempt, 503));
+    let wait = choosing.not_before().unwrap().since(world.now.moment);
+    assert!(wait >= Duration::from_millis(50) && wait <= Duration::from_millis(100), "{wait:?}");
+    let (attempt, _) = world.send(choosing).unwrap();
+    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let choosing = attempt.failed(FailStage::Connect, Failure::Broke, &mut world.budget, node).unwrap();
+    let wait = choosing.not_before().unwrap().since(world.now.moment);
+    assert!(wait >= Duration::from_millis(100) && wait <= Duration::from_millis(200), "{wait:?}");
+    let (attempt, _) = world.send(choosing).unwrap();
+    let (committed, _) = committed(world.reply(attempt, 503));
+    assert_eq!(committed.trail().attempts(), 3);
+    // Who asks for a long wait is believed.
+    let (attempt, _) = world.first(chat("all"), "m1").unwrap();
+    let mut reply = http::Response::new(()).into_parts().0;
+    reply.status = http::StatusCode::SERVICE_UNAVAILABLE;
+    reply.headers = lines_of(&["content-type: application/json", "retry-after: 30"]);
+    let mut budget = core::mem::take(&mut world.budget);
+    let head = attempt.head(reply, &mut budget, world.node());
+    assert_eq!(header(&self::committed(head).1.headers, "retry-after"), "30");
+}
+
+#[test]
+fn s4_a_client_that_goes_while_a_retry_waits_ends_it() {
+    let mut world = World::new();
+    let (attempt, _) = world.first(chat("all"), "m1").unwrap();
+    let outcome = again(world.reply(attempt, 503)).gone();
+    assert_eq!((outcome.end, outcome.trail.attempts()), (EndOfBody::DownstreamGone, 1));
+}
+
+#[test]
+fn r4_retries_end_with_their_budget() {
+    let mut world = World::new();
+    let mut retried = 0;
+    for _ in 0..40 {
+        let (attempt, _) = world.first(chat("all"), "two").unwrap();
+        match world.reply(attempt, 503).unwrap() {
+            Head::Again(_) => retried += 1,
+            Head::Commit(..) => {}
+        }
+    }
+    assert_eq!(retried, 10);
+    // The chain is no retry: it is there whatever the budget says.
+    let budget = core::mem::take(&mut world.budget);
+    let mut world = World { budget, ..chained(&[("two", &["m1"])]) };
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    let choosing = again(world.reply(attempt, 503));
+    let (attempt, _) = world.send(choosing).unwrap();
+    assert_eq!(committed(world.reply(attempt, 200)).0.trail().fallback().map(|name| &**name), Some("m1"));
+}
+
+#[test]
+fn r3_a_stand_in_is_resolved_rewritten_and_named() {
+    // `some` may use m1 and nothing else that is served; the chain is the operator's, over static models too.
+    let mut world = chained(&[("m1", &["not-there", "a1", "m1", "g"])]);
+    let (attempt, _) = world.first(chat("some"), "m1").unwrap();
+    let (attempt, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    assert_eq!(&*attempt.backend().name, "openai");
+    assert_eq!(header(sent.headers(), "authorization"), "Bearer backend-secret");
+    assert_eq!(body_of(sent), "{\"model\":\"gpt\"}");
+    let (committed, head) = committed(world.reply(attempt, 200));
+    for (name, value) in [("x-appproxy-model", "m1"), ("x-appproxy-fallback", "g"), ("x-appproxy-backend", "openai")] {
+        assert_eq!(header(&head.headers, name), value);
+    }
+    assert_eq!(committed.trail().attempts(), 2);
+}
+
+#[test]
+fn r3_an_alias_has_the_chain_of_its_model_and_a_model_without_replicas_begins_with_it() {
+    let mut world = chained(&[("empty", &["two"]), ("m1", &["two"])]);
+    world.rules.rewrite_model = crate::exchange::RewriteModel::Never;
+    let (attempt, sent) = world.first(chat("all"), "empty").unwrap();
+    assert_eq!(body_of(sent), "{\"model\":\"two\"}");
+    assert_eq!(committed(world.reply(attempt, 200)).0.trail().attempts(), 1);
+    let (attempt, _) = world.first(chat("all"), "a1").unwrap();
+    let (_, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    assert_eq!(body_of(sent), "{\"model\":\"two\"}");
+}
+
+#[test]
+fn r3_nothing_is_tried_twice_and_nothing_left_is_the_last_answer() {
+    let mut world = chained(&[("m1", &["org/c", "two"])]);
+    // `org/c` stands on the same replica as m1: no candidate, since it was tried.
+    let (attempt, _) = world.first(chat("all"), "m1").unwrap();
+    let (attempt, _) = world.fail(attempt, FailStage::AwaitHead, Failure::Broke).unwrap();
+    let choosing = again(world.reply(attempt, 502));
+    let (attempt, _) = world.send(choosing).unwrap();
+    let (committed, head) = committed(world.reply(attempt, 503));
+    assert_eq!((head.status.as_u16(), header(&head.headers, "x-appproxy-fallback")), (503, "two"));
+    assert_eq!(header(&head.headers, "retry-after"), "1");
+    let tried = names(committed.trail());
+    assert_eq!(tried.len(), 3);
+    assert!(tried[0] != tried[1] && tried[1] != tried[2] && tried[0] != tried[2]);
+}
+
+#[test]
+fn r3_a_stand_in_that_does_not_speak_the_surface_is_passed_over() {
+    let mut world = chained(&[("empty", &["claude", "m1"]), ("gpt", &["claude"])]);
+    let (attempt, _) = world.first(chat("all"), "empty").unwrap();
+    assert_eq!(committed(world.reply(attempt, 200)).1.headers["x-appproxy-fallback"], "m1");
+    let rerank = request("POST", "/rerank", &["x-api-key: root"]);
+    assert_eq!(said(&world.first(rerank, "gpt").unwrap_err()), "501 not_supported");
+}
+
+#[test]
+fn h3_tickets_come_back_by_every_way_out() {
+    let mut world = World::new();
+    let in_flight = |world: &World| -> u32 {
+        let backends = world.view.backends().chain(world.view.static_backends());
+        backends.filter_map(|backend| world.selection.loads().look(&backend.name)).map(|load| load.in_flight()).sum()
+    };
+    let (one, _) = world.first(chat("all"), "two").unwrap();
+    let (two, _) = world.first(chat("all"), "two").unwrap();
+    let (three, _) = world.first(chat("all"), "two").unwrap();
+    assert_eq!(in_flight(&world), 3);
+    let _ = one.gone();
+    drop(two);
+    assert_eq!(in_flight(&world), 1);
+    let (committed, _) = committed(world.reply(three, 200));
+    assert_eq!(in_flight(&world), 1);
+    let _ = committed.ended(EndOfBody::Complete);
+    assert_eq!(in_flight(&world), 0);
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    let (attempt, _) = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap();
+    assert_eq!(in_flight(&world), 1);
+    let _ = again(world.reply(attempt, 503));
+    assert_eq!(in_flight(&world), 0);
+}
+
+#[test]
+fn w1_a_packed_body_reaches_the_replica_plain() {
+    use std::io::Write as _;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(b"{\"model\":\"m1\",\"n\":1}").unwrap();
+    let packed = Bytes::from(gzip.finish().unwrap());
+    let mut world = World::new();
+    let parts = request("POST", "/v1/messages", &["x-api-key: all", "content-encoding: GZIP", "content-length: 40"]);
+    let gated = world.pass(parts.clone()).unwrap();
+    assert!(gated.is_packed());
+    let admitted = gated.route(packed.clone(), world.node()).unwrap();
+    let (_, sent) = world.begin(admitted).unwrap();
+    assert_eq!((header(sent.headers(), "content-encoding"), header(sent.headers(), "content-length")), ("", "20"));
+    assert_eq!(body_of(sent), "{\"model\":\"m1\",\"n\":1}");
+    for (body, most, wanted) in [
+        (packed.slice(..20), 1000, "400 invalid_request"),
+        (packed.clone(), 19, "413 body_too_large"),
+        (packed.clone(), 20, "20 bytes"),
+    ] {
+        world.rules.max_body_size = most;
+        let mut parts = parts.clone();
+        parts.headers.remove("content-length");
+        let routed = world.pass(parts).unwrap().route(body, world.node());
+        let got = routed.map_or_else(|answer| said(&answer), |admitted| format!("{} bytes", admitted.body_len()));
+        assert_eq!(got, wanted);
+    }
+    for coding in ["compress", "gzip, br", "gzip, compress"] {
+        let parts = request("POST", "/v1/messages", &["x-api-key: all", &format!("content-encoding: {coding}")]);
+        let answer = world.pass(parts).map(|_| ()).unwrap_err();
+        assert_eq!(said(&answer), "415 unsupported_encoding", "{coding}");
+        assert!(answer.body.starts_with(b"{\"error\"") || answer.body.starts_with(b"{\"type\":\"error\""));
+    }
+}
+
+/// What happens to an attempt.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Fails(FailStage, Failure),
+    Answers(u16),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    let stages = [FailStage::Connect, FailStage::Stale, FailStage::SendHead, FailStage::AwaitHead];
+    prop_oneof![
+        6 => prop::sample::select(stages.to_vec()).prop_map(|stage| Fate::Fails(stage, Failure::Broke)),
+        1 => Just(Fate::Fails(FailStage::Connect, Failure::TimedOut)),
+        6 => prop::sample::select(vec![502, 503, 504]).prop_map(Fate::Answers),
+        1 => Just(Fate::Answers(200)),
+    ]
+}
+
+proptest! {
+    /// Whatever fails: no replica is tried twice by one request, no model is given more than its tries, and every
+    /// ticket comes back.
+    #[test]
+    fn r3_never_twice(
+        replicas in 2..6_usize,
+        max_retries in 0..5_u32,
+        fates in prop::collection::vec(fate(), 1..12),
+        strategy in prop::sample::select(vec![
+            crate::config::routing::Strategy::Weighted,
+            crate::config::routing::Strategy::RoundRobin,
+            crate::config::routing::Strategy::Random,
+            crate::config::routing::Strategy::LeastLatency,
+            crate::config::routing::Strategy::LeastLoaded,
+            crate::config::routing::Strategy::ConsistentHash,
+            crate::config::routing::Strategy::PrefixAware,
+        ]),
+    ) {
+        let mut world = many(replicas);
+        world.rules.key_gate = crate::exchange::KeyGate::Open;
+        (world.rules.max_retries, world.rules.strategy) = (max_retries, strategy);
+        let mut sent = world.first(chat("x"), "many").map_err(|answer| answer.outcome);
+        for fate in fates {
+            let Ok((attempt, _)) = sent else { break };
+            sent = match fate {
+                Fate::Fails(stage, failure) => world.fail(attempt, stage, failure).map_err(|answer| answer.outcome),
+                Fate::Answers(status) => match world.reply(attempt, status) {
+                    Ok(Head::Again(choosing)) => world.send(choosing).map_err(|answer| answer.outcome),
+                    Ok(Head::Commit(committed, _)) => Err(committed.ended(EndOfBody::Complete)),
+                    Err(answer) => Err(answer.outcome),
+                },
+            };
+        }
+        let trail = sent.map_or_else(|outcome| outcome.trail, |(attempt, _)| attempt.gone().trail);
+        let mut tried = names(&trail);
+        prop_assert!(tried.len() <= replicas.min(1 + max_retries as usize));
+        prop_assert!(trail.backend().is_some());
+        tried.sort_unstable();
+        tried.dedup();
+        prop_assert_eq!(tried.len(), trail.attempted().len());
+        for at in 0..replicas {
+            let load = world.selection.loads().look(&format!("s{at}"));
+            prop_assert_eq!(load.map_or(0, |load| load.in_flight()), 0);
+        }
+    }
+}

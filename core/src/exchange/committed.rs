@@ -22,7 +22,31 @@ pub struct ReplyHead {
     pub headers: HeaderMap,
 }
 
-/// A running answer.
+/// A running answer. It can only end: what an attempt may still do, it may not.
+///
+/// ```
+/// # use appproxy_core::exchange::*;
+/// fn fails(attempt: Attempt, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = attempt.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use appproxy_core::exchange::*;
+/// fn fails(committed: Committed, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = committed.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
+///
+/// Nor is the attempt still there once its answer began:
+///
+/// ```compile_fail,E0382
+/// # use appproxy_core::exchange::*;
+/// fn both(attempt: Attempt, reply: http::response::Parts, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = attempt.head(reply, budget, node);
+///     let _ = attempt.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "an answer ends by `ended`"]
 pub struct Committed {

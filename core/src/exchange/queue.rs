@@ -201,3 +201,7 @@ impl Lane {
         Some(last.place)
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -104,6 +104,12 @@ impl Selection {
         Self { loads: loads.clone(), ..Self::default() }
     }
 
+    /// Where this counts.
+    #[must_use]
+    pub const fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
     /// The replica for the next attempt of a request that has tried the backends of these names, by the weighted
     /// strategy. `None`: no candidate is left. A part of 0 on any level is never picked, whoever else is missing.
     ///
@@ -254,3 +260,7 @@ fn bounded<'a>(tree: &'a Tree, ask: &Ask<'_>) -> Option<&'a Arm> {
     // When the open ones are all above their shares, because others are closed, the key stays where it belongs.
     tree.rendezvous(ask.key, &below).or_else(|| tree.rendezvous(ask.key, &|arm, _| ask.open(arm)))
 }
+
+#[cfg(test)]
+#[path = "selection_tests.rs"]
+mod tests;
