@@ -7,6 +7,8 @@
 //!
 //! `valgrind --tool=callgrind --toggle-collect='*median*' target/release/deps/event-... 10000`
 
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
 #[path = "../tests/states/mod.rs"]
 mod states;
 

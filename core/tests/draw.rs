@@ -1,5 +1,7 @@
 //! The nested draw, held against exact rational arithmetic (worker-protocol 6.1; known trap H3).
 
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

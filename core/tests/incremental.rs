@@ -1,5 +1,7 @@
 //! The serving view kept step by step equals the one made whole, after any history (worker-protocol 6, 9).
 
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
+
 mod states;
 
 use std::collections::BTreeMap;
@@ -142,8 +144,8 @@ fn rebuilt(desired: &Desired) -> (Desired, Serving) {
     desired.keys().values().rev().cloned().for_each(|key| {
         fresh.upsert_key(key);
     });
-    desired.publications().values().rev().cloned().for_each(|one| {
-        fresh.upsert_publication((*one).clone());
+    desired.publications().values().rev().for_each(|one| {
+        fresh.upsert_publication((**one).clone());
     });
     desired.circuits().values().rev().cloned().for_each(|one| {
         fresh.upsert_circuit(one);

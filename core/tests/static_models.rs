@@ -1,5 +1,7 @@
 //! Backends of the configuration in the view (data-plane 3.7), which no reconcile touches.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
+
 use std::sync::Arc;
 
 use appproxy_core::desired::{BackendKind, Desired};

@@ -167,13 +167,50 @@ async fn stay_alive(mut sink: PubSubSink) -> String {
     }
 }
 
-/// A redis error without what it may quote (addresses, commands).
+/// A redis error without what it may quote (commands, answers); an I/O error quotes nothing.
 pub(crate) fn explain(error: &redis::RedisError) -> String {
-    if error.is_connection_refusal() {
-        return "connection refused".to_owned();
+    if error.is_io_error() {
+        return error.to_string();
     }
     match error.code() {
         Some(code) => format!("{} ({code})", error.category()),
         None => error.category().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    fn message() -> Msg {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        Msg::from_owned_value(Value::Array(vec![text("message"), text(CHANNEL), text("no envelope")]))
+            .expect("a message")
+    }
+
+    #[tokio::test]
+    async fn a_flood_that_nobody_takes_in_ends_as_a_lost_bus() {
+        let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES);
+        let (queued, why) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::new()));
+        let feed = Feed { sender, queued: queued.clone(), authority: "a".into() };
+        let flood = futures_util::stream::iter((0..=QUEUED_MESSAGES).map(|_| message()));
+        why.set(drain(flood, &feed).await).expect("once");
+        drop(feed);
+        let mut subscription = Subscription { receiver, queued, why, task: tokio::spawn(async {}) };
+        for _ in 0..QUEUED_MESSAGES {
+            assert!(matches!(subscription.next().await, Input::BusMalformed(_)));
+        }
+        let Input::BusLost(why) = subscription.next().await else { panic!("the bus counts as lost") };
+        assert!(why.contains("more events than can be taken in"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_subscription_that_cannot_be_made_says_why() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
+        let client = Client::open(format!("redis://:hunter2@127.0.0.1:{port}/0")).expect("address");
+        let bus = Bus { client, authority: "a".into() };
+        let Input::BusLost(why) = bus.subscribe().next().await else { panic!("nobody listens there") };
+        assert!(why.to_lowercase().contains("refused") && !why.contains("hunter2"), "{why}");
     }
 }

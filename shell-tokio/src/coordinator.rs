@@ -9,6 +9,7 @@ use appproxy_core::worker::{Call, CallBody, CallEnded, CallRequest, CallResponse
 use bytes::Bytes;
 use core::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use http_body::Body;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -79,13 +80,19 @@ impl Coordinator {
             .map_err(|error| TransportFailure::Other(format!("the request cannot be written: {error}")))?;
         let response = self.client.request(request).await.map_err(|error| classify(&error))?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), limits::CALL_ANSWER_BYTES)
-            .collect()
-            .await
-            .map_err(|error| classify(error.as_ref()))?
-            .to_bytes();
+        let body = whole(response.into_body()).await?;
         Ok(CallResponse { status, body: CallBody(body.into()) })
     }
+}
+
+/// The whole body of an answer, within its limit.
+async fn whole<B>(body: B) -> Result<Bytes, TransportFailure>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let read = Limited::new(body, limits::CALL_ANSWER_BYTES).collect().await;
+    read.map(http_body_util::Collected::to_bytes).map_err(|error| classify(error.as_ref()))
 }
 
 /// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
@@ -199,5 +206,18 @@ mod tests {
         assert_eq!((response.status, response.body.0.len()), (304, 0));
         let response = outcome_of(peer(b"HTTP/1.1 500 X\r\ncontent-length: 2\r\n\r\n{}").await).await.expect("answer");
         assert_eq!((response.status, response.body.0.as_slice()), (500, b"{}".as_slice()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_taken_up_to_its_limit() {
+        let chunk = Bytes::from(vec![b' '; 1 << 20]);
+        let chunks = |more: usize| {
+            let whole = std::iter::repeat_n(chunk.clone(), limits::CALL_ANSWER_BYTES / chunk.len());
+            let rest = std::iter::once(chunk.slice(..limits::CALL_ANSWER_BYTES % chunk.len() + more));
+            let frames = whole.chain(rest).map(|data| Ok::<_, std::io::Error>(http_body::Frame::data(data)));
+            http_body_util::StreamBody::new(futures_util::stream::iter(frames.collect::<Vec<_>>()))
+        };
+        assert_eq!(whole(chunks(0)).await.map(|body| body.len()), Ok(limits::CALL_ANSWER_BYTES));
+        assert_eq!(whole(chunks(1)).await, Err(TransportFailure::TooLarge));
     }
 }

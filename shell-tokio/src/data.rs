@@ -109,9 +109,14 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration
     let metrics = &node.metrics;
 
     // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
-    let model = trail.known_model().cloned().unwrap_or_else(|| "-".into());
+    let view = node.view();
+    let model = match trail.known_model() {
+        Some(model) if view.model(model).is_some() || view.static_model(model).is_some() => model.clone(),
+        Some(_) => "removed".into(),
+        None => "-".into(),
+    };
     let backend = match trail.backend() {
-        Some(backend) if node.view().backend(backend).is_some() => backend.clone(),
+        Some(backend) if view.backend(backend).is_some() => backend.clone(),
         Some(_) => "removed".into(),
         None => "-".into(),
     };

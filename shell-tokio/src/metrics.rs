@@ -255,9 +255,13 @@ impl Metrics {
                 self.requests.remove(&labels);
             }
         }
-        drop(series);
-        for model in names {
-            let label = ModelLabel { model: Name(model) };
+        for model in names.map(Name) {
+            for kept in series.values_mut() {
+                for labels in kept.extract_if(.., |labels| labels.model == model) {
+                    self.requests.remove(&labels);
+                }
+            }
+            let label = ModelLabel { model };
             self.first_byte.remove(&label);
             self.duration.remove(&label);
         }
@@ -337,9 +341,10 @@ mod tests {
         let metrics = Metrics::default();
         metrics.request("m".into(), "gone".into(), 200, Duration::ZERO);
         metrics.request("m".into(), "stays".into(), 200, Duration::ZERO);
+        metrics.request("n".into(), "stays".into(), 200, Duration::ZERO);
         metrics.forget(&["gone".into()], std::iter::once("m".into()));
         let text = metrics.export(Levels::default());
         assert!(!text.contains("gone") && text.contains("stays"), "{text}");
-        assert!(!text.contains("duration_seconds_count{model=\"m\"}"), "{text}");
+        assert!(!text.contains("model=\"m\"") && text.contains("model=\"n\""), "{text}");
     }
 }

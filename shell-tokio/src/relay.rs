@@ -48,7 +48,8 @@ impl Relay {
         let first_byte = node.clock.moment().since(committed.trail().arrived());
         let last = Instant::now();
         let timer = Box::pin(sleep_until(last + idle));
-        let cut = Box::pin(node.phases.cutting.clone().cancelled_owned());
+        // A token of its own: waiting at the shared one would have all streams queue at its lock for each chunk.
+        let cut = Box::pin(node.phases.cutting.child_token().cancelled_owned());
         let (committed, ending) = (Some(committed), Ending::None);
         Self { upstream, committed, node, idle, last, timer, cut, first_byte, ending, _in_flight: in_flight }
     }

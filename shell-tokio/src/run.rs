@@ -34,7 +34,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
         tracing::info!(signal, "stopping");
         tokio::select! {
             () = running.stop() => Ok(()),
-            signal = signals.next() => Err(Failed::run(format!("a second signal ({signal}): stopped at once"))),
+            signal = signals.again() => Err(Failed::run(format!("a second signal ({signal}): stopped at once"))),
         }
     })
 }

@@ -35,7 +35,8 @@ const TOP_LEVEL: [&str; 18] = [
 ];
 
 /// What the top level may hold as well.
-const TOP_LEVEL_TOO: [&str; 3] = [".config", ".gitattributes", "fuzz"];
+const TOP_LEVEL_TOO: [&str; 5] =
+    [".config", ".gitattributes", "config.example.plain.yaml", "config.example.router.yaml", "fuzz"];
 
 /// Hosts a build may be pointed at on one machine only: never part of the project.
 const REGISTRY_HOSTS: [&str; 6] =

@@ -42,14 +42,14 @@ pub fn main(port: u16) -> Result<(), Failed> {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let demo = tokio::select! {
             demo = Demo::start(port) => demo?,
-            _ = signals.next() => return Ok(()),
+            _ = signals.next_of_all() => return Ok(()),
         };
         println!("{}", demo.script);
-        let signal = signals.next().await;
+        let signal = signals.next_of_all().await;
         println!("\n{signal}: leaving the coordinator and ending everything. Once more to cut it short.");
         tokio::select! {
             () = demo.running.stop() => Ok(()),
-            _ = signals.next() => Err(Failed::run("cut short".to_owned())),
+            _ = signals.again() => Err(Failed::run("cut short".to_owned())),
         }
     })
 }

@@ -1,5 +1,6 @@
 use super::{env, problems};
 use crate::config::load;
+use crate::limits;
 
 #[test]
 fn three_different_mistakes_are_all_named() {
@@ -170,4 +171,22 @@ fn bombs_are_refused() {
     assert!(!problems(&deep).is_empty());
     let large = format!("# {}", "x".repeat(1024 * 1024));
     assert!(problems(&large).contains("larger than 1048576 bytes"));
+}
+
+#[test]
+fn what_is_shown_and_what_is_read_has_its_bounds() {
+    let value = |chars: usize| problems(&format!("logging: {{level: {}}}", "x".repeat(chars)));
+    let shown = "x".repeat(limits::QUOTED_VALUE_CHARS);
+    assert!(value(limits::QUOTED_VALUE_CHARS).contains(&shown), "at the bound");
+    assert!(!value(limits::QUOTED_VALUE_CHARS + 1).contains("xx"), "one past it nothing of the value is shown");
+
+    let key = |chars: usize| problems(&format!("{}: 1", "k".repeat(chars)));
+    let shown = "k".repeat(limits::SHOWN_KEY_CHARS);
+    assert!(key(limits::SHOWN_KEY_CHARS).contains(&format!("{shown}: unknown key")), "at the bound");
+    assert!(key(limits::SHOWN_KEY_CHARS + 1).contains(&format!("{shown}..: unknown key")), "one past it");
+
+    let file = |bytes: usize| load(&format!("#{}", "c".repeat(bytes - 1)), &env);
+    assert!(file(limits::CONFIG_BYTES).is_ok(), "at the bound");
+    let refused = file(limits::CONFIG_BYTES + 1).err().map(|problems| problems.to_string());
+    assert!(refused.is_some_and(|problems| problems.contains("larger than")), "one past it");
 }
