@@ -60,3 +60,15 @@ pub const AFFINITY_LEAD_BYTES: usize = 16 * 1024;
 
 /// The same for `prefix_aware`.
 pub const AFFINITY_PREFIX_BYTES: usize = 1024;
+
+/// Probes at once. Beyond: those that are due wait for one to end.
+pub const PROBES: usize = 1000;
+
+/// Bytes of an answer to a probe. Beyond: it is no model list.
+pub const PROBE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// Names in a backend's model list. Beyond: nothing is learned from it.
+pub const SERVED_NAMES: usize = 10_000;
+
+/// Bytes of a name in a backend's model list. Beyond: that name is not learned.
+pub const SERVED_NAME_BYTES: usize = 1024;

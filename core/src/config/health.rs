@@ -26,6 +26,11 @@ pub struct HealthChecks {
     pub max_warmup_duration: Duration,
 }
 
+impl HealthChecks {
+    /// The path that is asked unless another is configured.
+    pub const ENDPOINT: &str = "/v1/models";
+}
+
 impl Default for HealthChecks {
     fn default() -> Self {
         Self {
@@ -34,7 +39,7 @@ impl Default for HealthChecks {
             timeout: Duration::from_secs(10),
             unhealthy_threshold: 3,
             healthy_threshold: 2,
-            endpoint: "/v1/models".to_owned(),
+            endpoint: Self::ENDPOINT.to_owned(),
             warmup_check_interval: Duration::from_secs(1),
             max_warmup_duration: Duration::from_secs(300),
         }

@@ -12,9 +12,9 @@ use super::committed::{Committed, ReplyHead, commit};
 use super::control::Node;
 use super::denial::{Code, Denial};
 use super::load::Ticket;
-use super::outcome::{Outcome, Verdict};
+use super::outcome::Outcome;
 use crate::desired::Backend;
-use crate::serving::PoolKey;
+use crate::serving::{AttemptEnd, PoolKey};
 use crate::time::Moment;
 
 /// How far an attempt had come when it failed.
@@ -95,11 +95,11 @@ impl Attempt {
         let Self { mut tries, backend, ticket, sent, .. } = self;
         let took = node.now.moment.since(sent);
         let status = reply.status;
+        tries.trail().settle(AttemptEnd::Answered(status.as_u16()));
         if let Some(record) = tries.trail().attempts.last_mut() {
-            (record.status, record.first_byte) = (Some(status), Some(took));
+            record.first_byte = Some(took);
         }
         if is_upstream_failure(status) {
-            tries.trail().settle(Verdict::Bad);
             let waits = asked_wait(&reply).is_none_or(|wait| wait <= LONGEST_ASKED_WAIT);
             if tries.replayable(node.rules) {
                 tries = match tries.further(budget, node, waits) {
@@ -129,10 +129,11 @@ impl Attempt {
         if stage == FailStage::Stale && failure == Failure::Broke && !fresh {
             return Ok(tries.on_a_fresh_connection(&backend));
         }
-        if let Some(record) = tries.trail().attempts.last_mut() {
-            record.failed_at = Some(if stage == FailStage::Stale { FailStage::AwaitHead } else { stage });
-        }
-        tries.trail().settle(Verdict::Bad);
+        tries.trail().settle(match (stage, failure) {
+            (FailStage::Connect, _) => AttemptEnd::NotConnected,
+            (_, Failure::Broke) => AttemptEnd::Broke,
+            (_, Failure::TimedOut) => AttemptEnd::Silent,
+        });
         if stage != FailStage::Connect && failure == Failure::TimedOut {
             ticket.load().note_first_byte(node.now.moment.since(sent), node.now.moment);
             // The replica may be computing: asking another one would have both do it.

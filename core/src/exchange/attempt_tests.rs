@@ -55,7 +55,7 @@ fn a_silent_replica_is_not_followed_by_another() {
         let one = first(&mut world, chat("all"), "two");
         let answer = fail(&mut world, one, stage, Failure::TimedOut).unwrap_err();
         assert_eq!(said(&answer), "504 upstream_timeout");
-        assert_eq!(answer.outcome.trail.attempted()[0].verdict, Verdict::Bad);
+        assert_eq!(answer.outcome.trail.attempted()[0].ended.end, AttemptEnd::Silent);
     }
 }
 

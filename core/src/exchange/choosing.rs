@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use super::admitted::Admitted;
 use super::answer::Answer;
-use super::attempt::{Attempt, FailStage, not_spoken, upstream_error};
+use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
 use super::control::Node;
 use super::denial::{Code, Denial};
 use super::outbound::{Payload, build, speaks};
-use super::outcome::{AttemptRecord, Outcome, Trail, Verdict};
+use super::outcome::{AttemptRecord, Outcome, Trail};
 use super::passage::Passage;
 use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
 use super::selection::{Ask, Choice, Selection};
 use crate::desired::Backend;
-use crate::serving::{ModelPool, PoolKey};
+use crate::serving::{AttemptEnd, Health, ModelPool, PoolKey};
 use crate::time::Moment;
 use crate::trie::Spread as _;
 
@@ -212,7 +212,7 @@ impl Tries {
                     self.end_turn(selection);
                     not_spoken_here |= matches!(choice, Choice::NotSpoken);
                     if !self.move_on(node) {
-                        return Err(self.exhausted(not_spoken_here));
+                        return Err(self.exhausted(not_spoken_here, pool.as_deref()));
                     }
                 }
             }
@@ -230,18 +230,14 @@ impl Tries {
     ) -> Result<(Attempt, Request<Payload>), Self> {
         let trail = self.trail();
         trail.backend = Some(backend.name.clone());
-        trail.attempts.push(AttemptRecord::begun(backend.name.clone()));
+        trail.attempts.push(AttemptRecord::begun(backend.name.clone(), node.now.moment));
         match build(&self.admitted, &backend, node.rules) {
             Some(request) => {
                 let fresh = fresh || !self.replayable(node.rules);
                 Ok((Attempt { tries: self, backend, ticket, sent: node.now.moment, fresh }, request))
             }
             None => {
-                let trail = self.trail();
-                trail.settle(Verdict::Bad);
-                if let Some(record) = trail.attempts.last_mut() {
-                    record.failed_at = Some(FailStage::Connect);
-                }
+                self.trail().settle(AttemptEnd::NotConnected);
                 Err(self)
             }
         }
@@ -303,13 +299,13 @@ impl Tries {
     /// Whether the pool has a candidate that speaks the surface and was not tried.
     fn untried(&self, pool: &ModelPool) -> bool {
         let trail = &self.admitted.passage.trail;
-        let tried = |backend: &Backend| trail.attempts.iter().any(|attempt| attempt.backend == backend.name);
+        let tried = |backend: &Backend| trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name);
         serving(pool).any(|backend| speaks(backend.kind, trail.surface) && !tried(backend))
     }
 
     /// The replica of the last attempt, when the pool has no other.
     fn only_replica(&self, pool: &ModelPool) -> Option<Arc<str>> {
-        let last = &self.admitted.passage.trail.attempts.last()?.backend;
+        let last = &self.admitted.passage.trail.attempts.last()?.ended.backend;
         let mut all = serving(pool).filter(|backend| speaks(backend.kind, self.admitted.passage.trail.surface));
         let only = all.next()?;
         (all.next().is_none() && only.name == *last).then(|| last.clone())
@@ -321,11 +317,14 @@ impl Tries {
         step / 2 + step.mul_f64(chance as f64 / 1024.0)
     }
 
-    fn exhausted(self, not_spoken_here: bool) -> Box<Answer> {
+    fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {
+        let warms_up = |pool: &ModelPool| pool.candidates().any(|one| one.health == Health::WarmingUp);
         let denial = if !self.admitted.passage.trail.attempts.is_empty() {
             upstream_error()
         } else if not_spoken_here {
             not_spoken()
+        } else if pool.is_some_and(warms_up) {
+            Denial::new(Code::ModelNotReady, "The servers of this model are starting. Try again shortly.")
         } else {
             Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
         };
@@ -350,7 +349,7 @@ fn any_pool<'a>(model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
 fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
     let endpoints = pool.endpoints.iter().filter(|share| share.ratio > 0.0);
     let groups = endpoints.flat_map(|share| &share.endpoint.groups).filter(|group| group.traffic_weight > 0.0);
-    let candidates = groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.traffic_ratio > 0.0);
+    let candidates = groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.weight() > 0.0);
     candidates.map(|candidate| &candidate.backend)
 }
 

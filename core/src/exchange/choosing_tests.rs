@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::exchange::testing::{World, chat, header, lines_of, request, said};
-use crate::exchange::{Committed, EndOfBody, Failure, Fallbacks, Head, ReplyHead};
+use crate::exchange::{Committed, EndOfBody, FailStage, Failure, Fallbacks, Head, ReplyHead};
 use crate::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
 
 /// A world whose rules have these chains.
@@ -30,6 +30,7 @@ fn many(n: usize) -> World {
         credential: None,
         weight: 1,
         models: vec![StaticModel { name: "many".into(), aliases: Vec::new() }],
+        probed: false,
     };
     let settings = ServingSettings { backends: (0..n).map(backend).collect(), ..ServingSettings::default() };
     world.view = Serving::new(&settings).view().clone();
@@ -55,7 +56,7 @@ fn body_of(request: Request<Payload>) -> String {
 }
 
 fn names(trail: &Trail) -> Vec<&str> {
-    trail.attempted().iter().map(|attempt| &*attempt.backend).collect()
+    trail.attempted().iter().map(|attempt| &*attempt.ended.backend).collect()
 }
 
 #[test]
@@ -71,14 +72,13 @@ fn r1_a_stale_connection_is_followed_by_a_fresh_one_and_counts_for_nothing() {
     assert!(attempt.needs_fresh_connection());
     let (committed, _) = committed(world.reply(attempt, 200));
     let outcome = committed.ended(EndOfBody::Complete);
-    assert_eq!((outcome.trail.attempts(), outcome.trail.attempted()[0].verdict), (1, Verdict::Good));
+    assert_eq!((outcome.trail.attempts(), outcome.trail.attempted()[0].ended.end), (1, AttemptEnd::Answered(200)));
     // A fresh connection that breaks is no stale one.
     let (attempt, _) = world.first(chat("all"), "two").unwrap();
     let (attempt, _) = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap();
     let answer = world.fail(attempt, FailStage::Stale, Failure::Broke).unwrap_err();
     assert_eq!(said(&answer), "502 upstream_error");
-    let record = &answer.outcome.trail.attempted()[0];
-    assert_eq!((record.verdict, record.failed_at), (Verdict::Bad, Some(FailStage::AwaitHead)));
+    assert_eq!(answer.outcome.trail.attempted()[0].ended.end, AttemptEnd::Broke);
 }
 
 #[test]
@@ -103,27 +103,28 @@ fn r2_a_callers_mistake_is_passed_on_and_says_nothing_of_the_replica() {
         let (committed, head) = committed(world.reply(attempt, status));
         assert_eq!((head.status.as_u16(), header(&head.headers, "x-appproxy-fallback")), (status, ""));
         let outcome = committed.ended(EndOfBody::Complete);
-        let record = &outcome.trail.attempted()[0];
-        assert_eq!((record.verdict, record.status.map(|status| status.as_u16())), (Verdict::Neutral, Some(status)));
+        assert_eq!(outcome.trail.attempted()[0].ended.end, AttemptEnd::Answered(status));
     }
 }
 
 #[test]
 fn an_attempt_says_how_its_replica_did() {
-    for (end, verdict) in [
-        (EndOfBody::Complete, Verdict::Good),
-        (EndOfBody::DownstreamGone, Verdict::Neutral),
-        (EndOfBody::NodeStopped, Verdict::Neutral),
-        (EndOfBody::UpstreamBroke, Verdict::Bad),
-        (EndOfBody::UpstreamIdle, Verdict::Bad),
+    for (end, told) in [
+        (EndOfBody::Complete, AttemptEnd::Answered(200)),
+        (EndOfBody::DownstreamGone, AttemptEnd::Abandoned),
+        (EndOfBody::NodeStopped, AttemptEnd::Abandoned),
+        (EndOfBody::UpstreamBroke, AttemptEnd::BrokeOff),
+        (EndOfBody::UpstreamIdle, AttemptEnd::FellSilent),
     ] {
         let mut world = World::new();
         let (attempt, _) = world.first(chat("all"), "two").unwrap();
-        world.now.moment = world.now.moment.after(Duration::from_millis(40));
+        let began = world.now.moment;
+        world.now.moment = began.after(Duration::from_millis(40));
         let (committed, _) = committed(world.reply(attempt, 200));
         let outcome = committed.ended(end);
         let record = &outcome.trail.attempted()[0];
-        assert_eq!((record.verdict, record.first_byte), (verdict, Some(Duration::from_millis(40))), "{end:?}");
+        assert_eq!((record.ended.end, record.first_byte), (told, Some(Duration::from_millis(40))), "{end:?}");
+        assert_eq!((&*record.ended.backend, record.ended.began), (&**outcome.trail.backend().unwrap(), began));
     }
 }
 
@@ -140,7 +141,7 @@ fn r4_a_failing_replica_is_followed_by_another_and_the_last_answer_passes() {
         let outcome = committed.ended(EndOfBody::Complete);
         let trail = outcome.trail;
         assert_ne!(names(&trail)[0], names(&trail)[1]);
-        assert!(trail.attempted().iter().all(|attempt| attempt.verdict == Verdict::Bad));
+        assert!(trail.attempted().iter().all(|attempt| attempt.ended.end == AttemptEnd::Answered(status)));
     }
 }
 
@@ -319,6 +320,27 @@ fn w1_a_packed_body_reaches_the_replica_plain() {
         let answer = world.pass(parts).map(|_| ()).unwrap_err();
         assert_eq!(said(&answer), "415 unsupported_encoding", "{coding}");
         assert!(answer.body.starts_with(b"{\"error\"") || answer.body.starts_with(b"{\"type\":\"error\""));
+    }
+}
+
+#[test]
+fn a_model_that_starts_is_not_ready_and_one_that_is_down_not_available() {
+    for (health, wanted) in
+        [(Health::WarmingUp, "503 model_not_ready"), (Health::Down, "503 model_unavailable"), (Health::Ready, "sent")]
+    {
+        let mut world = World::new();
+        let pool = world.view.model("m1").unwrap();
+        let mut selection = Selection::new();
+        let mut endpoints = pool.endpoints.to_vec();
+        let endpoint = Arc::make_mut(&mut endpoints[0].endpoint);
+        endpoint.groups[0].candidates[0].health = health;
+        let pool = ModelPool { endpoints: endpoints.into(), ..(**pool).clone() };
+        let choice = selection.choose(&pool, &Ask::default());
+        assert_eq!(matches!(choice, Choice::Picked(..)), wanted == "sent");
+        let admitted = world.admit(chat("all"), "{\"model\":\"m1\"}").unwrap();
+        if wanted != "sent" {
+            assert_eq!(said(&Tries::begun(admitted).exhausted(false, Some(&pool))), wanted);
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use super::attempt::upstream_error;
 use super::denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 use super::headers;
 use super::load::Ticket;
-use super::outcome::{EndOfBody, Outcome, Trail, Verdict};
+use super::outcome::{EndOfBody, Outcome, Trail};
 use super::passage::Passage;
 use crate::desired::Backend;
+use crate::serving::AttemptEnd;
 
 /// The head to send to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,11 +101,12 @@ impl Committed {
     /// The answer is over.
     #[must_use]
     pub fn ended(mut self, end: EndOfBody) -> Outcome {
-        match end {
-            EndOfBody::Complete if self.status.as_u16() < 400 => self.trail.settle(Verdict::Good),
-            EndOfBody::UpstreamBroke | EndOfBody::UpstreamIdle => self.trail.settle(Verdict::Bad),
-            EndOfBody::Complete | EndOfBody::DownstreamGone | EndOfBody::NodeStopped => {}
-        }
+        self.trail.settle(match end {
+            EndOfBody::Complete => AttemptEnd::Answered(self.status.as_u16()),
+            EndOfBody::UpstreamBroke => AttemptEnd::BrokeOff,
+            EndOfBody::UpstreamIdle => AttemptEnd::FellSilent,
+            EndOfBody::DownstreamGone | EndOfBody::NodeStopped => AttemptEnd::Abandoned,
+        });
         let mut outcome = self.trail.end(self.status, None, end);
         outcome.body_bytes = self.body_bytes;
         outcome

@@ -61,7 +61,7 @@ fn r2_a_refusal_of_our_own_credential_is_not_the_clients_affair() {
         assert_eq!(answer_backend(&answer), "openai");
         let trail = &answer.outcome.trail;
         assert_eq!(trail.credential_refused().map(|name| &**name), Some("openai"));
-        assert_eq!(trail.attempted()[0].verdict, Verdict::Neutral);
+        assert_eq!(trail.attempted()[0].ended.end, AttemptEnd::Answered(status));
     }
     assert!(answered_to(chat("root"), "gpt", reply(404, &[JSON])).is_ok());
 }

@@ -70,7 +70,7 @@ pub use gated::Gated;
 pub use load::{Load, Loads, Ticket};
 pub use operator_keys::{OperatorKey, OperatorKeys, token_hash};
 pub use outbound::Payload;
-pub use outcome::{AttemptRecord, EndOfBody, Outcome, Trail, Verdict};
+pub use outcome::{AttemptRecord, EndOfBody, Outcome, Trail};
 pub use pages::render as page;
 pub use queue::Place;
 pub use queued::Queued;

@@ -4,10 +4,10 @@ use core::time::Duration;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 
-use super::attempt::FailStage;
 use super::denial::Code;
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::serving::{AttemptEnd, ExchangeEnded};
 use crate::time::Moment;
 use crate::wire::ids::KeyId;
 
@@ -133,10 +133,10 @@ impl Trail {
         self.backend.as_ref().filter(|_| self.credential_refused)
     }
 
-    /// How the running attempt went.
-    pub(super) fn settle(&mut self, verdict: Verdict) {
+    /// How the running attempt ended.
+    pub(super) fn settle(&mut self, end: AttemptEnd) {
         if let Some(last) = self.attempts.last_mut() {
-            last.verdict = verdict;
+            last.ended.end = end;
         }
     }
 
@@ -163,35 +163,18 @@ impl core::fmt::Debug for Trail {
 /// One attempt at one backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// The backend.
-    pub backend: Arc<str>,
-    /// What it says about the backend.
-    pub verdict: Verdict,
-    /// Where it failed; `None`: an answer began, or the client went away first.
-    pub failed_at: Option<FailStage>,
-    /// The backend's status.
-    pub status: Option<StatusCode>,
-    /// From sending the request to the head of the answer.
+    /// What health goes by: the backend, when the attempt began, how it ended.
+    pub ended: ExchangeEnded,
+    /// From sending the request to the head of the answer; `None`: none came.
     pub first_byte: Option<Duration>,
 }
 
 impl AttemptRecord {
-    /// An attempt that has just begun.
+    /// An attempt that has just begun, and counts as given up until it ends otherwise.
     #[must_use]
-    pub const fn begun(backend: Arc<str>) -> Self {
-        Self { backend, verdict: Verdict::Neutral, failed_at: None, status: None, first_byte: None }
+    pub const fn begun(backend: Arc<str>, began: Moment) -> Self {
+        Self { ended: ExchangeEnded { backend, began, end: AttemptEnd::Abandoned }, first_byte: None }
     }
-}
-
-/// What an attempt says about its backend's health (data-plane 4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// It gave a whole answer below 400.
-    Good,
-    /// It could not be reached, broke off, was silent for too long, or answered 502, 503 or 504.
-    Bad,
-    /// Nothing: the client's own mistake (4xx), a client that went away, a 500 of the model's own, a node that stopped.
-    Neutral,
 }
 
 /// How an answer's body ended.

@@ -129,3 +129,8 @@ impl Tries {
         Ok(Queued { tries: self, place: turn.place, look_again, pushed_out })
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "queued_tests.rs"]
+mod tests;

@@ -65,7 +65,7 @@ impl Default for Ask<'_> {
 
 impl Ask<'_> {
     fn new_here(&self, arm: &Arm) -> bool {
-        !self.tried.iter().any(|attempt| *attempt.backend == *arm.backend.name)
+        !self.tried.iter().any(|attempt| attempt.ended.backend == arm.backend.name)
             && self.surface.is_none_or(|surface| speaks(arm.backend.kind, surface))
     }
 
@@ -116,7 +116,8 @@ impl Selection {
     /// First attempts (`tried` is empty) keep each endpoint within 2 of its exact share over any window, and each
     /// replica within 4; further attempts are drawn apart and leave that alone.
     pub fn pick(&mut self, pool: &ModelPool, tried: &[Arc<str>]) -> Option<Arc<Backend>> {
-        let tried: Vec<AttemptRecord> = tried.iter().map(|name| AttemptRecord::begun(name.clone())).collect();
+        let tried: Vec<AttemptRecord> =
+            tried.iter().map(|name| AttemptRecord::begun(name.clone(), Moment::START)).collect();
         match self.choose(pool, &Ask { tried: &tried, ..Ask::default() }) {
             Choice::Picked(backend, _) => Some(backend),
             Choice::Full | Choice::NotSpoken | Choice::Nothing => None,

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::exchange::rendezvous::mix;
-use crate::serving::{Candidate, EndpointKey, EndpointPool, GroupKey, GroupPool};
+use crate::serving::{Candidate, EndpointKey, EndpointPool, GroupKey, GroupPool, Health};
 use crate::wire::ids::EndpointId;
 use core::time::Duration;
 
@@ -41,7 +41,8 @@ fn pool(endpoints: &Endpoints) -> ModelPool {
     let shares = endpoints.iter().enumerate().map(|(e, (ratio, replicas))| {
         let candidates = replicas.iter().map(|(r, part)| Candidate {
             backend: backend(format!("{e}/{r}"), *part),
-            traffic_ratio: f64::from(*part),
+            ratio: f64::from(*part),
+            health: Health::Unknown,
         });
         let group = GroupPool { key: GroupKey::Implicit, traffic_weight: 100.0, candidates: candidates.collect() };
         let key = EndpointKey::Deployment(EndpointId(Uuid::from_u128(e as u128)));
@@ -119,11 +120,11 @@ proptest! {
         let mut held = Vec::new();
         for (strategy, number, tried, limited) in asks {
             let tried: Vec<_> =
-                tried.iter().map(|(e, r)| AttemptRecord::begun(format!("{e}/{r}").into())).collect();
+                tried.iter().map(|(e, r)| AttemptRecord::begun(format!("{e}/{r}").into(), Moment::START)).collect();
             let ask = Ask { tried: &tried, max_in_flight: limited.then_some(2), ..ask(ALL[strategy], number) };
             let before = |backend: &Backend| one_in_flight(&one, backend);
             let open = |backend: &Backend| {
-                !tried.iter().any(|attempt| attempt.backend == backend.name) && (!limited || before(backend) < 2)
+                !tried.iter().any(|attempt| attempt.ended.backend == backend.name) && (!limited || before(backend) < 2)
             };
             let any_open = pool.shares().iter().any(|(backend, share)| *share > 0.0 && open(backend));
             let opens: Vec<_> = pool.shares().into_iter().filter(|(backend, share)| *share > 0.0 && open(backend)).collect();
@@ -188,7 +189,7 @@ proptest! {
             held.push(choice);
         }
         for (backend, share) in pool.shares() {
-            let most = (n as f64 * 1.25 * share).ceil();
+            let most = (n as f64 * 1.25 * share + 1e-9).ceil();
             prop_assert!(f64::from(one_in_flight(&selection, &backend)) <= most, "{}", backend.name);
         }
         held.clear();
@@ -272,7 +273,7 @@ fn a_client_keeps_its_replica_until_that_is_closed() {
         for (n, strategy) in (0..).zip(ALL) {
             assert_eq!(name(&selection.choose(&pool, &ask(strategy, n))), Some(&*home));
         }
-        let tried = [AttemptRecord::begun(home.as_str().into())];
+        let tried = [AttemptRecord::begun(home.as_str().into(), Moment::START)];
         let other = selection.choose(&pool, &Ask { tried: &tried, ..ask(Strategy::Random, 1) });
         assert!(name(&other).is_some_and(|other| other != home));
     }

@@ -247,6 +247,7 @@ fn settings() -> ServingSettings {
             name: model.into(),
             aliases: aliases.iter().map(|alias| Arc::from(*alias)).collect(),
         }],
+        probed: true,
     };
     ServingSettings {
         rules: Rules::Router,
@@ -256,6 +257,7 @@ fn settings() -> ServingSettings {
             backend("anthropic", BackendKind::Anthropic, "claude", &[]),
             backend("gemini", BackendKind::Gemini, "gemini", &[]),
         ],
+        ..ServingSettings::default()
     }
 }
 

@@ -73,7 +73,7 @@ impl Tree {
                     .flat_map(|share| &share.endpoint.groups)
                     .filter(|group| group.traffic_weight > 0.0)
                     .flat_map(|group| &group.candidates)
-                    .filter(|candidate| candidate.traffic_ratio > 0.0);
+                    .filter(|candidate| candidate.weight() > 0.0);
                 let weighed = candidates.map(|one| (one.backend.clone(), f64::from(one.backend.weight)));
                 Self::Flat(ReplicaDraw::renewed(before, weighed.filter(|(_, weight)| *weight > 0.0).collect(), loads))
             }
@@ -197,8 +197,8 @@ impl EndpointDraw {
 
 impl ReplicaDraw {
     fn of_group(before: Option<Self>, group: &GroupPool, loads: &Loads) -> Self {
-        let serving = group.candidates.iter().filter(|candidate| candidate.traffic_ratio > 0.0);
-        Self::renewed(before, serving.map(|one| (one.backend.clone(), one.traffic_ratio)).collect(), loads)
+        let serving = group.candidates.iter().filter(|candidate| candidate.weight() > 0.0);
+        Self::renewed(before, serving.map(|one| (one.backend.clone(), one.weight())).collect(), loads)
     }
 
     fn renewed(before: Option<Self>, weighed: Vec<(Arc<Backend>, f64)>, loads: &Loads) -> Self {

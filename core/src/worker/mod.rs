@@ -14,6 +14,8 @@ mod lifecycle;
 mod merge;
 mod mode;
 mod output;
+mod probe;
+mod probes;
 mod pull;
 mod queue;
 mod report;
@@ -23,15 +25,17 @@ mod timers;
 pub use call::{Call, CallBody, CallEnded, CallId, CallOutcome, CallRequest, CallResponse, TransportFailure};
 pub use input::Input;
 pub use output::{AckId, AckTicket, Apply, Command, Deadline, Event, Output, Severity, WakeReason};
+pub use probe::{Probe, ProbeEnded, ProbeId};
 pub use standing::Standing;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::config::worker::WorkerConfig;
 use crate::desired::Desired;
 use crate::seed::{Draws, Seed};
-use crate::serving::{Generation, Serving, ServingSettings};
+use crate::serving::{Generation, Serving, ServingSettings, ServingView};
 use crate::time::{Moment, Now};
 use crate::wire::ids::{NodeId, RequestId};
 
@@ -41,6 +45,7 @@ use calls::{Calls, Purpose, RequestParts};
 use guards::Guards;
 use heartbeat::Heartbeat;
 use lifecycle::Lifecycle;
+use probes::Probes;
 use pull::{Pulls, SnapshotCopy};
 use queue::Outputs;
 use report::Troubles;
@@ -76,6 +81,7 @@ pub struct Worker {
     notices: KeyNotices,
     desired: Desired,
     serving: Serving,
+    probes: Probes,
     issued: Generation,
     applied: Generation,
     last_full_pull: Option<Moment>,
@@ -111,6 +117,8 @@ impl Worker {
             notices: KeyNotices::default(),
             desired: Desired::new(&config.authority),
             serving: Serving::new(&settings),
+            // Apart, so that health leaves all other draws alone.
+            probes: Probes::new(Draws::new(seed).child()),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,
@@ -135,6 +143,8 @@ impl Worker {
             Input::Bus(event) => self.bus_event(event),
             Input::BusMalformed(malformed) => self.outputs.event(Event::Malformed(malformed)),
             Input::CallEnded(ended) => self.call_ended(ended),
+            Input::ProbeEnded(ended) => self.probe_ended(ended),
+            Input::ExchangeEnded(ended) => self.serving.take_end(&self.desired, &ended, self.now.moment),
             Input::Applied(generation) => self.applied = self.applied.max(generation),
             Input::AckSent(id) => {
                 if self.acks.sent(id) {
@@ -147,10 +157,12 @@ impl Worker {
             Input::Drained => {
                 self.shut_down();
                 self.drained = true;
+                self.stop_probes();
                 self.try_leave();
             }
         }
         self.flush_changes();
+        self.settle_health();
         self.acks.settle(self.issued);
         self.release_acks();
     }
@@ -159,9 +171,9 @@ impl Worker {
     pub fn poll_output(&mut self) -> Output {
         self.outputs.next().unwrap_or_else(|| {
             self.polled = true;
-            let timer = self.timers.next();
-            let call = self.calls.next_deadline();
-            Output::Wait(timer.into_iter().chain(call).min())
+            let release = self.serving.next_release().map(|at| Deadline { at, reason: WakeReason::QuarantineEnd });
+            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), release];
+            Output::Wait(due.into_iter().flatten().min())
         })
     }
 
@@ -173,6 +185,7 @@ impl Worker {
             worker_id: match self.lifecycle {
                 Lifecycle::Serving { worker_id } | Lifecycle::Deleting { worker_id, .. } => Some(worker_id),
                 Lifecycle::Idle
+                | Lifecycle::Alone
                 | Lifecycle::AwaitingBus
                 | Lifecycle::Registering { .. }
                 | Lifecycle::Outside
@@ -201,10 +214,16 @@ impl Worker {
         self.node_id
     }
 
-    /// Numbers of what is held, each bounded in [`crate::limits`]: calls, held acks, key notices, guards.
+    /// The newest view, in force or on its way: what requests read before the first apply.
     #[must_use]
-    pub fn held(&self) -> [usize; 4] {
-        [self.calls.len(), self.acks.len(), self.notices.len(), self.guards.len()]
+    pub const fn view(&self) -> &Arc<ServingView> {
+        self.serving.view()
+    }
+
+    /// Numbers of what is held, each bounded in [`crate::limits`]: calls, held acks, key notices, guards, probes.
+    #[must_use]
+    pub fn held(&self) -> [usize; 5] {
+        [self.calls.len(), self.acks.len(), self.notices.len(), self.guards.len(), self.probes.len()]
     }
 
     /// Events dropped because nobody drained them.
@@ -244,6 +263,7 @@ impl Worker {
     /// Everything whose time has come, calls that are given up first.
     fn fire_due(&mut self) {
         let now = self.now.moment;
+        self.fire_health();
         while let Some((call, purpose)) = self.calls.take_due(now) {
             self.outputs.command(Command::Abandon(call));
             self.call_outcome(purpose, &CallOutcome::Failed(TransportFailure::TimedOut));
@@ -261,7 +281,10 @@ impl Worker {
                 WakeReason::GuardEnd => self.pull(pull::Scope::Circuits),
                 WakeReason::AckRetry => self.acks.retry(),
                 WakeReason::Leave => self.retry_delete(),
-                WakeReason::CallDeadline => {}
+                WakeReason::CallDeadline
+                | WakeReason::Probe
+                | WakeReason::ProbeDeadline
+                | WakeReason::QuarantineEnd => {}
             }
         }
     }

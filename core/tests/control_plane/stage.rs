@@ -11,7 +11,8 @@ use appproxy_core::time::{Moment, Now, UnixMillis};
 use appproxy_core::wire::envelope;
 use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::{
-    AckTicket, Call, CallBody, CallId, CallResponse, Command, Deadline, Event, Input, Output, TransportFailure, Worker,
+    AckTicket, Call, CallBody, CallId, CallResponse, Command, Deadline, Event, Input, Output, Probe, TransportFailure,
+    Worker,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ pub(crate) struct Stage {
     pub(crate) worker: Worker,
     pub(crate) now: Now,
     pub(crate) calls: Vec<Call>,
+    pub(crate) probes: Vec<Probe>,
     pub(crate) acks: Vec<AckTicket>,
     pub(crate) events: Vec<Event>,
     pub(crate) subscribes: usize,
@@ -65,6 +67,7 @@ impl Stage {
             worker,
             now,
             calls: Vec::new(),
+            probes: Vec::new(),
             acks: Vec::new(),
             events: Vec::new(),
             subscribes: 0,
@@ -115,6 +118,8 @@ impl Stage {
                         self.abandoned.push(id);
                         self.calls.retain(|call| call.id() != id);
                     }
+                    Command::Probe(probe) => self.probes.push(probe),
+                    Command::AbandonProbe(id) => self.probes.retain(|probe| probe.id() != id),
                     Command::SendAck(ticket) => self.acks.push(ticket),
                     Command::Unsubscribe => {}
                     Command::Stop => self.stopped = true,
