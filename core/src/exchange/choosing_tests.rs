@@ -306,7 +306,7 @@ fn w1_a_packed_body_reaches_the_replica_plain() {
     for (body, most, wanted) in [
         (packed.slice(..20), 1000, "400 invalid_request"),
         (packed.clone(), 19, "413 body_too_large"),
-        (packed.clone(), 20, "20 bytes"),
+        (packed, 20, "20 bytes"),
     ] {
         world.rules.max_body_size = most;
         let mut parts = parts.clone();

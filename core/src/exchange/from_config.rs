@@ -73,3 +73,29 @@ fn hide_forbidden_models(config: &Config) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::selection::Strategy;
+    use core::time::Duration;
+
+    #[test]
+    fn what_the_file_says_of_retry_choice_and_chains_is_in_the_rules() {
+        let text = "selection_strategy: prefix_aware\n\
+                    routing: {affinity_header: X-Session, max_in_flight: 7, queue_timeout: 3s}\n\
+                    request: {max_retries: 4, retry_buffer: 2KiB}\n\
+                    fallback: {fallback_chains: {a: [b], b: [c]}}\n";
+        let rules = ExchangeRules::from(&crate::config::load(text, &|_| None).unwrap().config);
+        assert_eq!((rules.strategy, rules.max_retries, rules.retry_buffer), (Strategy::PrefixAware, 4, 2048));
+        assert_eq!(rules.affinity_header.as_ref().map(http::HeaderName::as_str), Some("x-session"));
+        assert_eq!((rules.max_in_flight, rules.queue_timeout), (Some(7), Duration::from_secs(3)));
+        assert_eq!(rules.fallbacks.after("a").map(|order| order.len()), Some(2));
+        // Nothing said: as documented.
+        let rules = ExchangeRules::from(&crate::config::load("", &|_| None).unwrap().config);
+        let default = ExchangeRules::default();
+        assert_eq!((rules.strategy, rules.max_retries), (default.strategy, default.max_retries));
+        assert_eq!((rules.retry_buffer, rules.max_in_flight), (default.retry_buffer, default.max_in_flight));
+        assert_eq!((rules.queue_timeout, rules.fallbacks.is_empty()), (default.queue_timeout, true));
+    }
+}
