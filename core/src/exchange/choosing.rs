@@ -18,7 +18,7 @@ use super::rendezvous::mix;
 use super::rules::ExchangeRules;
 use super::selection::{Ask, Choice, Selection};
 use crate::desired::Backend;
-use crate::serving::{AttemptEnd, Health, ModelPool, PoolKey};
+use crate::serving::{AttemptEnd, ExchangeEnded, Health, ModelPool, PoolKey};
 use crate::time::Moment;
 use crate::trie::Spread as _;
 
@@ -56,6 +56,17 @@ impl Choosing {
     #[must_use]
     pub const fn not_before(&self) -> Option<Moment> {
         self.not_before
+    }
+
+    /// The end of the attempt before this choice, once: health should hear of a failure now, not when the whole exchange
+    /// has ended.
+    pub fn take_ended(&mut self) -> Option<ExchangeEnded> {
+        let last = self.tries.trail().attempts.last_mut()?;
+        if last.told || last.ended.end == AttemptEnd::Abandoned {
+            return None;
+        }
+        last.told = true;
+        Some(last.ended.clone())
     }
 
     /// Picks a replica and makes the request for it.
@@ -357,3 +368,8 @@ fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
 #[cfg(feature = "appproxy-router")]
 #[path = "choosing_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "chain_tests.rs"]
+mod chain_tests;

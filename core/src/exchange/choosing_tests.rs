@@ -8,7 +8,7 @@ use crate::exchange::{Committed, EndOfBody, FailStage, Failure, Fallbacks, Head,
 use crate::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
 
 /// A world whose rules have these chains.
-fn chained(chains: &[(&str, &[&str])]) -> World {
+pub(super) fn chained(chains: &[(&str, &[&str])]) -> World {
     let mut world = World::new();
     let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
     let chains: BTreeMap<Arc<str>, Vec<Arc<str>>> =
@@ -18,7 +18,7 @@ fn chained(chains: &[(&str, &[&str])]) -> World {
 }
 
 /// A world whose static model `many` stands on `n` vLLM servers.
-fn many(n: usize) -> World {
+pub(super) fn many(n: usize) -> World {
     let mut world = World::new();
     let backend = |at: usize| StaticBackend {
         name: format!("s{at}").into(),
@@ -37,25 +37,25 @@ fn many(n: usize) -> World {
     world
 }
 
-fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
+pub(super) fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
     match head.unwrap() {
         Head::Commit(committed, head) => (committed, head),
         Head::Again(choosing) => panic!("tried again: {choosing:?}"),
     }
 }
 
-fn again(head: Result<Head, Box<Answer>>) -> Choosing {
+pub(super) fn again(head: Result<Head, Box<Answer>>) -> Choosing {
     match head.unwrap() {
         Head::Again(choosing) => choosing,
         Head::Commit(committed, _) => panic!("passed on: {committed:?}"),
     }
 }
 
-fn body_of(request: Request<Payload>) -> String {
+pub(super) fn body_of(request: Request<Payload>) -> String {
     String::from_utf8(request.into_body().into_frames().concat()).unwrap()
 }
 
-fn names(trail: &Trail) -> Vec<&str> {
+pub(super) fn names(trail: &Trail) -> Vec<&str> {
     trail.attempted().iter().map(|attempt| &*attempt.ended.backend).collect()
 }
 
@@ -146,6 +146,25 @@ fn r4_a_failing_replica_is_followed_by_another_and_the_last_answer_passes() {
 }
 
 #[test]
+fn every_end_is_told_once_and_a_failure_at_once() {
+    let mut world = World::new();
+    let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    // A stale connection is no end.
+    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let mut choosing = attempt.failed(FailStage::Stale, Failure::Broke, &mut world.budget, node).unwrap();
+    assert_eq!(choosing.take_ended(), None);
+    let (attempt, _) = world.send(choosing).unwrap();
+    let mut choosing = again(world.reply(attempt, 503));
+    let ended = choosing.take_ended().unwrap();
+    assert_eq!((ended.end, choosing.take_ended()), (AttemptEnd::Answered(503), None));
+    let (attempt, _) = world.send(choosing).unwrap();
+    let outcome = committed(world.reply(attempt, 200)).0.ended(EndOfBody::UpstreamBroke);
+    let ends: Vec<_> = outcome.ends().map(|ended| (&*ended.backend, ended.end)).collect();
+    assert_eq!(ends, [(&**outcome.trail.backend().unwrap(), AttemptEnd::BrokeOff)]);
+    assert_ne!(ended.backend, *outcome.trail.backend().unwrap());
+}
+
+#[test]
 fn r4_every_target_fails_and_the_client_gets_a_real_status() {
     let mut world = many(3);
     world.rules.key_gate = crate::exchange::KeyGate::Open;
@@ -209,59 +228,6 @@ fn r4_retries_end_with_their_budget() {
     let choosing = again(world.reply(attempt, 503));
     let (attempt, _) = world.send(choosing).unwrap();
     assert_eq!(committed(world.reply(attempt, 200)).0.trail().fallback().map(|name| &**name), Some("m1"));
-}
-
-#[test]
-fn r3_a_stand_in_is_resolved_rewritten_and_named() {
-    // `some` may use m1 and nothing else that is served; the chain is the operator's, over static models too.
-    let mut world = chained(&[("m1", &["not-there", "a1", "m1", "g"])]);
-    let (attempt, _) = world.first(chat("some"), "m1").unwrap();
-    let (attempt, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
-    assert_eq!(&*attempt.backend().name, "openai");
-    assert_eq!(header(sent.headers(), "authorization"), "Bearer backend-secret");
-    assert_eq!(body_of(sent), "{\"model\":\"gpt\"}");
-    let (committed, head) = committed(world.reply(attempt, 200));
-    for (name, value) in [("x-appproxy-model", "m1"), ("x-appproxy-fallback", "g"), ("x-appproxy-backend", "openai")] {
-        assert_eq!(header(&head.headers, name), value);
-    }
-    assert_eq!(committed.trail().attempts(), 2);
-}
-
-#[test]
-fn r3_an_alias_has_the_chain_of_its_model_and_a_model_without_replicas_begins_with_it() {
-    let mut world = chained(&[("empty", &["two"]), ("m1", &["two"])]);
-    world.rules.rewrite_model = crate::exchange::RewriteModel::Never;
-    let (attempt, sent) = world.first(chat("all"), "empty").unwrap();
-    assert_eq!(body_of(sent), "{\"model\":\"two\"}");
-    assert_eq!(committed(world.reply(attempt, 200)).0.trail().attempts(), 1);
-    let (attempt, _) = world.first(chat("all"), "a1").unwrap();
-    let (_, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
-    assert_eq!(body_of(sent), "{\"model\":\"two\"}");
-}
-
-#[test]
-fn r3_nothing_is_tried_twice_and_nothing_left_is_the_last_answer() {
-    let mut world = chained(&[("m1", &["org/c", "two"])]);
-    // `org/c` stands on the same replica as m1: no candidate, since it was tried.
-    let (attempt, _) = world.first(chat("all"), "m1").unwrap();
-    let (attempt, _) = world.fail(attempt, FailStage::AwaitHead, Failure::Broke).unwrap();
-    let choosing = again(world.reply(attempt, 502));
-    let (attempt, _) = world.send(choosing).unwrap();
-    let (committed, head) = committed(world.reply(attempt, 503));
-    assert_eq!((head.status.as_u16(), header(&head.headers, "x-appproxy-fallback")), (503, "two"));
-    assert_eq!(header(&head.headers, "retry-after"), "1");
-    let tried = names(committed.trail());
-    assert_eq!(tried.len(), 3);
-    assert!(tried[0] != tried[1] && tried[1] != tried[2] && tried[0] != tried[2]);
-}
-
-#[test]
-fn r3_a_stand_in_that_does_not_speak_the_surface_is_passed_over() {
-    let mut world = chained(&[("empty", &["claude", "m1"]), ("gpt", &["claude"])]);
-    let (attempt, _) = world.first(chat("all"), "empty").unwrap();
-    assert_eq!(committed(world.reply(attempt, 200)).1.headers["x-appproxy-fallback"], "m1");
-    let rerank = request("POST", "/rerank", &["x-api-key: root"]);
-    assert_eq!(said(&world.first(rerank, "gpt").unwrap_err()), "501 not_supported");
 }
 
 #[test]

@@ -160,6 +160,13 @@ impl core::fmt::Debug for Trail {
     }
 }
 
+impl Outcome {
+    /// What is still to be told to health: the ends of the attempts that [`super::Choosing::take_ended`] did not give.
+    pub fn ends(&self) -> impl Iterator<Item = &ExchangeEnded> {
+        self.trail.attempts.iter().filter(|attempt| !attempt.told).map(|attempt| &attempt.ended)
+    }
+}
+
 /// One attempt at one backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
@@ -167,13 +174,15 @@ pub struct AttemptRecord {
     pub ended: ExchangeEnded,
     /// From sending the request to the head of the answer; `None`: none came.
     pub first_byte: Option<Duration>,
+    /// Whether health has heard of it.
+    pub(super) told: bool,
 }
 
 impl AttemptRecord {
     /// An attempt that has just begun, and counts as given up until it ends otherwise.
     #[must_use]
     pub const fn begun(backend: Arc<str>, began: Moment) -> Self {
-        Self { ended: ExchangeEnded { backend, began, end: AttemptEnd::Abandoned }, first_byte: None }
+        Self { ended: ExchangeEnded { backend, began, end: AttemptEnd::Abandoned }, first_byte: None, told: false }
     }
 }
 
