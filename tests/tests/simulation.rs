@@ -2,6 +2,7 @@
 //!
 //! One test at a time: which worker is wrong, and how, is a matter of the whole process.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use appproxy_core::worker::defects::Defect;
@@ -15,14 +16,16 @@ const SEEDS: u64 = 2_000;
 /// A wrong worker must be found within so many seeds of the mix aimed at it.
 const MOST: u64 = 2_000;
 
-#[test]
-fn worlds_and_wrong_workers() {
-    the_standard_mix_breaks_no_rule();
-    every_wrong_worker_is_found();
-    the_same_seed_is_the_same_run_and_shrinks_to_the_same_failure();
+/// Held by each test: where they share a process, they take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[test]
 fn the_standard_mix_breaks_no_rule() {
+    let _turn = turn();
     let began = Instant::now();
     let report = run_seeds(0..SEEDS, &Plan::default(), Stop::default());
     println!("{}\n{} seeds, {} failed, {:.0?}", report.totals, report.seeds, report.failures.len(), began.elapsed());
@@ -48,7 +51,9 @@ fn the_standard_mix_breaks_no_rule() {
     assert!(totals.steps >= 300 * SEEDS);
 }
 
+#[test]
 fn every_wrong_worker_is_found() {
+    let _turn = turn();
     let mut missed = Vec::new();
     for defect in Defect::ALL {
         match hunt(defect, MOST) {
@@ -59,7 +64,9 @@ fn every_wrong_worker_is_found() {
     assert!(missed.is_empty(), "not found within {MOST} seeds: {missed:?}");
 }
 
+#[test]
 fn the_same_seed_is_the_same_run_and_shrinks_to_the_same_failure() {
+    let _turn = turn();
     let plan = Plan::default();
     assert_eq!(run(7, &plan).ok(), run(7, &plan).ok());
     appproxy_core::worker::defects::choose(Some(Defect::NoGuard));

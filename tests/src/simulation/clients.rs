@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::request::Parts;
 
 use super::broken::{Broken, broken, must};
-use super::manager::{KEYS, MODELS};
+use super::changes::{KEYS, MODELS};
 use super::node::{Node, STATIC};
 use super::state::{Publication, State};
 use super::world::World;

@@ -10,12 +10,12 @@
 pub mod aims;
 pub mod broken;
 pub mod carriers;
+pub mod changes;
 pub mod chaos;
 pub mod clients;
 pub mod conduct;
 pub mod fault;
 pub mod healing;
-pub mod manager;
 pub mod node;
 pub mod promises;
 pub mod reference;

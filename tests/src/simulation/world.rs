@@ -10,10 +10,10 @@ use appproxy_core::worker::{AckId, Apply, Call, CallEnded, Input};
 use appproxy_fixtures::coordinator::{Coordinator, Settings, Ticket};
 
 use super::broken::Broken;
+use super::changes::{Manager, Strict};
 use super::clients::Clients;
 use super::conduct::Ending;
 use super::fault::{Fault, Mix};
-use super::manager::{Manager, Strict};
 use super::node::{Bus, Node, SECRET, config};
 use super::reference::{Answer, Meaning};
 use super::state::State;
