@@ -156,6 +156,11 @@ pub(super) fn mark(headers: &mut HeaderMap, trail: &Trail) {
     {
         headers.insert(X_BACKEND, value);
     }
+    if let Some(fallback) = trail.fallback.as_deref()
+        && let Ok(value) = HeaderValue::from_bytes(fallback.as_bytes())
+    {
+        headers.insert(X_FALLBACK, value);
+    }
     if let Some(grant) = &trail.cors {
         cors::mark(headers, grant);
     }

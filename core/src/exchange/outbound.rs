@@ -5,7 +5,7 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
 use http::uri::PathAndQuery;
 
-use super::attempt::Admitted;
+use super::admitted::Admitted;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
@@ -76,12 +76,14 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
     Some(request)
 }
 
-/// The name to put in the place of the one asked for, when the backend is known not to list that one.
-fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
-    match rules.rewrite_model {
-        RewriteModel::Auto => backend.own_name(&admitted.model).map(|name| &**name),
+/// The name to put in the place of the one asked for: that of a stand-in, or the backend's own when it is known not to
+/// list the one asked for.
+fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
+    let own = match rules.rewrite_model {
+        RewriteModel::Auto => backend.own_name(&admitted.model),
         RewriteModel::Never => None,
-    }
+    };
+    own.or(admitted.passage.trail.fallback.as_ref()).map(|name| &**name)
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
