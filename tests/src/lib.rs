@@ -7,6 +7,7 @@
 //! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
 //! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
+//! - [`simulation`]: whole worlds in memory, seeded, without sockets.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
@@ -17,5 +18,6 @@ pub mod redis;
 pub mod repository;
 pub mod resp;
 pub mod scratch;
+pub mod simulation;
 pub mod wait;
 pub mod worker;

@@ -172,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_looked_at_than_the_limit() {
+        for (strategy, most) in
+            [(Strategy::ConsistentHash, AFFINITY_LEAD_BYTES), (Strategy::PrefixAware, AFFINITY_PREFIX_BYTES)]
+        {
+            let key_of = |same: usize, end: &str| {
+                key(strategy, format!(r#"{{"prompt":"{}{end}"}}"#, "x".repeat(same)).as_bytes())
+            };
+            assert_ne!(key_of(most - 1, "a"), key_of(most - 1, "b"), "the last byte within");
+            assert_eq!(key_of(most, "a"), key_of(most, "b"), "the first one past it");
+        }
+    }
+
+    #[test]
     fn any_body_has_a_key() {
         for body in
             ["", "{", "[]", "{}", r#"{"messages":7}"#, r#"{"messages":[]}"#, r#"{"messages":[7,"x",{}]}"#, "\u{e9}"]

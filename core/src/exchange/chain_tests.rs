@@ -1,6 +1,9 @@
 use super::tests::{again, body_of, chained, committed, names};
-use crate::exchange::testing::{chat, header, request, said};
-use crate::exchange::{FailStage, Failure};
+use crate::exchange::testing::{self, chat, header, request, said};
+use crate::exchange::{FailStage, Failure, KeyGate};
+use crate::wire::circuit::Ratio;
+use crate::wire::ids::EndpointId;
+use crate::wire::publication::{ControlMode, Mapping, Publication};
 
 #[test]
 fn r3_a_stand_in_is_resolved_rewritten_and_named() {
@@ -53,4 +56,23 @@ fn r3_a_stand_in_that_does_not_speak_the_surface_is_passed_over() {
     assert_eq!(committed(world.reply(attempt, 200)).1.headers["x-appproxy-fallback"], "m1");
     let rerank = request("POST", "/rerank", &["x-api-key: root"]);
     assert_eq!(said(&world.first(rerank, "gpt").unwrap_err()), "501 not_supported");
+}
+
+#[test]
+fn r3_another_name_of_the_same_model_is_no_stand_in() {
+    let mut world = chained(&[("two", &["second", "m1"])]);
+    (world.rules.max_retries, world.rules.key_gate) = (0, KeyGate::Open);
+    let mut desired = testing::desired();
+    let mapping = Mapping { endpoint_id: EndpointId(uuid::Uuid::from_u128(2)), ratio: Ratio(1.0) };
+    desired.upsert_publication(Publication {
+        model: "two".into(),
+        aliases: vec!["second".into()],
+        mappings: vec![mapping],
+        control_mode: ControlMode::Manual,
+    });
+    world.show(&mut desired);
+    let (attempt, _) = world.first(chat("x"), "two").unwrap();
+    let (attempt, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    assert_eq!(body_of(sent), "{\"model\":\"m1\"}");
+    assert_eq!(committed(world.reply(attempt, 200)).0.trail().attempts(), 2);
 }

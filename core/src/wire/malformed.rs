@@ -82,7 +82,10 @@ impl Malformed {
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed {} at {}", self.kind.label(), self.path)?;
+        write!(f, "malformed {}", self.kind.label())?;
+        if !self.path.is_empty() {
+            write!(f, " at {}", self.path)?;
+        }
         if let Some(id) = &self.id {
             write!(f, " (id {})", id.escape_debug())?;
         }

@@ -3,12 +3,13 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::defects::{Defect, has};
 use super::output::AckId;
 use crate::limits;
 use crate::serving::Generation;
 use crate::time::Moment;
 use crate::wire::event::Ack;
-use crate::wire::ids::KeyId;
+use crate::wire::ids::{CircuitId, KeyId};
 
 /// An ack is worth nothing later than this after its event was heard: the coordinator has stopped waiting.
 pub(super) const ACK_AGE: Duration = Duration::from_secs(15);
@@ -70,6 +71,9 @@ impl Acks {
 
     /// The bus dropped: nothing that is not surely out goes before a full pull.
     pub(super) fn bus_lost(&mut self) {
+        if has(Defect::AckWithoutFullPull) {
+            return;
+        }
         self.after_full_pull.extend(core::mem::take(&mut self.sending).into_values());
         self.after_full_pull.extend(self.paused.drain(..));
         self.after_full_pull.append(&mut self.ready);
@@ -79,10 +83,12 @@ impl Acks {
     /// A full pull has been applied: what may go, waits for its view. `follows_subscription`: acks that a lost bus held
     /// back may go with it.
     pub(super) fn full_pull_applied(&mut self, follows_subscription: bool) {
+        let mut fresh = core::mem::take(&mut self.ready);
         if follows_subscription {
-            self.fresh.append(&mut self.after_full_pull);
+            fresh.append(&mut self.after_full_pull);
         }
-        self.fresh.append(&mut self.ready);
+        fresh.append(&mut self.fresh);
+        self.fresh = fresh;
     }
 
     /// Drops the acks that nobody waits for any more; how many.
@@ -95,6 +101,22 @@ impl Acks {
             }
         }
         expired
+    }
+
+    /// Takes circuits that are not there any more out of the acks; how many acks have none left and are dropped.
+    pub(super) fn drop_absent(&mut self, present: impl Fn(CircuitId) -> bool) -> usize {
+        let before = self.len();
+        let keeps = |held: &mut HeldAck| {
+            let Ack::Circuits(circuits) = &mut held.ack else { return true };
+            circuits.retain(|received| present(received.circuit.id));
+            !circuits.is_empty()
+        };
+        for queue in [&mut self.fresh, &mut self.ready, &mut self.after_full_pull] {
+            queue.retain_mut(keeps);
+        }
+        self.paused.retain_mut(keeps);
+        self.sending.retain(|_, held| keeps(held));
+        before - self.len()
     }
 
     /// The next ack whose view is in force. It counts as held no more until [`Self::sending`].
@@ -141,7 +163,7 @@ impl Acks {
 impl HeldAck {
     /// Whether the coordinator has stopped waiting for it.
     pub(super) fn expired(&self, now: Moment) -> bool {
-        now.since(self.heard_at) > ACK_AGE
+        now.since(self.heard_at) > ACK_AGE && !has(Defect::AckTooLate)
     }
 }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use super::Worker;
+use super::defects::{Defect, has};
 use super::heard::HeardConfig;
 use super::merge::{self, TargetCircuits, TargetConfig};
 use super::output::{Apply, Command, Event, Severity, WakeReason};
@@ -18,6 +19,13 @@ impl Worker {
         let (mut heard_circuits, mut heard_config) = (flight.heard_circuits, flight.heard_config);
         if let Some((circuits, config)) = &self.pulls.early {
             (heard_circuits, heard_config) = (circuits.clone(), config.clone());
+        }
+        let modified = !matches!(flight.config, Leg::Answered(ConfigAnswer::NotModified));
+        if has(Defect::NoOverlapReplay) {
+            (heard_circuits, heard_config) = Default::default();
+        }
+        if matches!(flight.config, Leg::Answered(ConfigAnswer::NotModified)) {
+            self.spoil_not_modified();
         }
         let circuits = match flight.circuits {
             Leg::Answered(answer) => {
@@ -45,12 +53,14 @@ impl Worker {
         if torn && !flight.confirming {
             self.outputs.event(Event::Pull { scope: flight.scope.label().into(), outcome: "torn".into() });
             // Whatever called for a pull meanwhile is covered by this one.
-            self.send_pull(Scope::Full, true);
+            self.send_pull(if has(Defect::TornAskedAsPartial) { flight.scope } else { Scope::Full }, true);
             return;
         }
 
-        let modified = config.is_some() || flight.scope == Scope::Circuits;
-        let mut again = flight.again;
+        // Events heard before the first pull was sent overrule its answer although they may be older: one more pull
+        // says what is true now.
+        let overruled = heard_circuits.len() + heard_config.len() > 0 && self.pulls.early.is_some();
+        let mut again = if overruled { Some(Scope::Full) } else { flight.again };
         if let Some(target) = circuits {
             self.apply_circuits(target);
         }
@@ -69,13 +79,18 @@ impl Worker {
     fn apply_circuits(&mut self, target: TargetCircuits) {
         self.say_if_emptied("circuits", target.circuits.len(), self.desired.circuits().len());
         self.desired.replace_circuits(target.circuits);
-        if let Some(end) = target.overruled_until {
+        self.drop_acks_of_absent_circuits();
+        if let Some(end) = target.overruled_until.filter(|_| !has(Defect::NoPullAfterGuard)) {
             // Requests sent up to the end are mistrusted: the next one goes right after it.
             self.timers.arm_later(WakeReason::GuardEnd, end.after(Duration::from_millis(1)));
         }
     }
 
     fn apply_config(&mut self, revision: Revision, target: TargetConfig, sent: Moment) {
+        let number = |revision: &Revision| revision.0.parse::<u64>().ok();
+        if has(Defect::RevisionByOrder) && number(&revision) < self.snapshot.revision.as_ref().and_then(number) {
+            return;
+        }
         self.say_if_emptied("publications", target.publications.len(), self.desired.publications().len());
         self.say_if_emptied("model API keys", target.keys.len(), self.desired.keys().len());
         self.desired.replace_publications(target.publications);
@@ -100,7 +115,7 @@ impl Worker {
                 // The answer was overruled: what the key is now, only the next one can say.
                 ask_again = true;
                 self.notices.put_back(key, notice);
-            } else if refused.covers(&key, target) {
+            } else if refused.covers(&key, target) && !has(Defect::AckOnMalformedKey) {
                 self.outputs.event(Event::AckDropped { why: "malformed".into() });
             } else {
                 self.promise(Ack::Key(key), notice.request_id, notice.heard_at);

@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use super::Worker;
+use super::defects::{Defect, has};
 use super::lifecycle::Lifecycle;
 use super::output::{Command, Severity, WakeReason};
 use super::pull::Scope;
@@ -40,13 +41,16 @@ impl Worker {
         }
         self.bus.up = true;
         self.bus.subscription += 1;
+        if has(Defect::BusBackoffStartsOver) {
+            self.bus.backoff.reset();
+        }
         self.timers.cancel(WakeReason::Resubscribe);
         self.timers.arm(WakeReason::BusSettled, self.now.moment.after(SETTLED));
         self.trouble_over(Trouble::Bus);
         if self.lifecycle == Lifecycle::AwaitingBus {
             self.timers.cancel(WakeReason::BusWait);
             self.register();
-        } else {
+        } else if !has(Defect::NoPullAfterSubscription) {
             let jitter = self.draws.duration_below(PULL_JITTER);
             self.timers.arm(WakeReason::ResubscribedPull, self.now.moment.after(jitter));
         }

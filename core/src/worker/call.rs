@@ -86,6 +86,11 @@ impl CallEnded {
     pub const fn id(&self) -> CallId {
         self.id
     }
+
+    /// Whether the answer was 404.
+    pub(super) const fn is_not_found(&self) -> bool {
+        matches!(&self.outcome, CallOutcome::Answered(response) if response.status == 404)
+    }
 }
 
 /// An answer, or why there is none.

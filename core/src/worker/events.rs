@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Worker;
 use super::acks::KeyNotice;
+use super::defects::{Defect, has};
 use super::lifecycle::Lifecycle;
 use super::output::{AckTicket, Command, Event, Severity, WakeReason};
 use super::pull::Scope;
@@ -86,6 +87,7 @@ impl Worker {
             self.pulls.heard_circuit(id, None);
             changed |= self.desired.remove_circuit(id);
         }
+        self.drop_acks_of_absent_circuits();
         applied(changed)
     }
 
@@ -134,11 +136,19 @@ impl Worker {
 
     /// Promises an ack; it goes when what it confirms is in force.
     pub(super) fn promise(&mut self, ack: Ack, request_id: Option<String>, heard_at: Moment) {
-        if self.shutdown {
+        if self.shutdown && !has(Defect::AckFromShutdownOn) {
             return;
         }
         if !self.acks.promise(ack, request_id, heard_at, self.bus.up) {
             self.outputs.event(Event::AckDropped { why: "overflow".into() });
+        }
+    }
+
+    /// An ack is a promise to serve: not for what a later event or pull took away again. Should that come back, it will
+    /// be in force only with a later view.
+    pub(super) fn drop_acks_of_absent_circuits(&mut self) {
+        for _ in 0..self.acks.drop_absent(|id| self.desired.circuits().contains_key(&id)) {
+            self.outputs.event(Event::AckDropped { why: "gone".into() });
         }
     }
 
@@ -148,14 +158,11 @@ impl Worker {
             self.outputs.event(Event::AckDropped { why: "expired".into() });
         }
         // Until the first pull is applied, what an event brought could still turn out to be half of the state.
-        if !self.bus.up || self.shutdown || self.pulls.early.is_some() {
+        if !self.bus.up || (self.shutdown && !has(Defect::AckFromShutdownOn)) || self.pulls.early.is_some() {
             return;
         }
-        while let Some(mut held) = self.acks.take_ready(self.applied) {
-            if let Ack::Circuits(circuits) = &mut held.ack {
-                // An ack is a promise to serve: not for what a later event or pull took away again.
-                circuits.retain(|received| self.desired.circuits().contains_key(&received.circuit.id));
-            }
+        let in_force = if has(Defect::AckBeforeApply) { self.issued } else { self.applied };
+        while let Some(held) = self.acks.take_ready(in_force) {
             let about = match &held.ack {
                 _ if held.expired(self.now.moment) => Err("expired"),
                 Ack::Circuits(circuits) => match circuits.first() {

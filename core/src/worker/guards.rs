@@ -6,6 +6,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::defects::{Defect, has};
 use crate::limits;
 use crate::time::Moment;
 use crate::wire::ids::CircuitId;
@@ -44,7 +45,7 @@ impl Guards {
     /// When the guard that overrules an answer to a request sent at `sent` ends; `None` when nothing overrules it.
     pub(super) fn overrules(&self, id: CircuitId, sent: Moment) -> Option<Moment> {
         let end = self.removed_at.get(&id)?.after(GUARD);
-        (sent <= end).then_some(end)
+        (sent <= end && !has(Defect::NoGuard)).then_some(end)
     }
 
     /// Forgets the guards that no request sent from now on can meet. Called when one is sent: pulls never overlap.

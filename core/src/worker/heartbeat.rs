@@ -5,6 +5,7 @@ use http::Method;
 use super::Worker;
 use super::call::{CallId, CallOutcome};
 use super::calls::{Purpose, RequestParts};
+use super::defects::{Defect, has};
 use super::lifecycle::Lifecycle;
 use super::output::{Severity, WakeReason};
 use super::report::Trouble;
@@ -33,7 +34,11 @@ impl Heartbeat {
 
 impl Worker {
     pub(super) fn heartbeat(&mut self) {
-        let Lifecycle::Serving { worker_id } = self.lifecycle else { return };
+        let worker_id = match self.lifecycle {
+            Lifecycle::Serving { worker_id } => worker_id,
+            Lifecycle::Deleting { worker_id, .. } if has(Defect::HeartbeatAfterDelete) => worker_id,
+            _ => return,
+        };
         if self.heartbeat.in_flight.is_some() {
             self.heartbeat.overdue = true;
             return;
@@ -60,15 +65,19 @@ impl Worker {
                 }
             }
             failed => {
-                let (text, wait) = match self.secret_rejected(failed) {
-                    Some(text) => (text, self.heartbeat.backoff.longest(&mut self.draws)),
+                let (severity, text, wait) = match self.secret_rejected(failed) {
+                    Some(text) => (Severity::Error, text, self.heartbeat.backoff.longest(&mut self.draws)),
                     None => (
+                        Severity::Warning,
                         format!("heartbeat failed: {}; requests are served as before", Self::failure_text(failed)),
                         self.heartbeat.backoff.next(&mut self.draws),
                     ),
                 };
-                self.trouble(Trouble::Heartbeat, Severity::Warning, text);
+                self.trouble(Trouble::Heartbeat, severity, text);
                 self.timers.arm_sooner(WakeReason::Heartbeat, self.now.moment.after(wait));
+                if has(Defect::FailedHeartbeatStops) {
+                    self.timers.cancel(WakeReason::Heartbeat);
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ use http::Method;
 use super::Worker;
 use super::call::{CallId, CallOutcome, TransportFailure};
 use super::calls::{Purpose, RequestParts};
+use super::defects::{Defect, has};
 use super::output::{Command, Event, Severity, WakeReason};
 use super::pull::Scope;
 use super::report::Trouble;
@@ -62,6 +63,9 @@ impl Worker {
             self.lifecycle = Lifecycle::Alone;
             // It has all that it will ever be told.
             self.last_full_pull = Some(self.now.moment);
+        } else if has(Defect::SubscribeAfterRegister) {
+            self.register();
+            self.outputs.command(Command::Subscribe);
         } else if self.config.events_enabled {
             self.lifecycle = Lifecycle::AwaitingBus;
             self.timers.arm(WakeReason::BusWait, self.now.moment.after(BUS_WAIT));
@@ -140,13 +144,17 @@ impl Worker {
             self.try_leave();
             return;
         }
-        let wait = if hopeless {
+        let wait = if has(Defect::RegisterWithoutBackoff) {
+            Duration::from_millis(1)
+        } else if hopeless && !has(Defect::HopelessTriedSoon) {
             self.register_backoff.longest(&mut self.draws)
         } else {
             self.register_backoff.next(&mut self.draws)
         };
         self.lifecycle = Lifecycle::Registering { call: None };
-        self.timers.arm(WakeReason::Register, self.now.moment.after(wait));
+        if !has(Defect::RegisterGivesUp) {
+            self.timers.arm(WakeReason::Register, self.now.moment.after(wait));
+        }
     }
 
     /// The list of the first registration stays for good on the coordinator, whatever we send.
@@ -167,7 +175,7 @@ impl Worker {
 
     /// A 404 on a call of the current registration: the coordinator forgot us (rule 8).
     pub(super) fn row_lost(&mut self, purpose: Purpose) {
-        if !matches!(self.lifecycle, Lifecycle::Serving { .. }) {
+        if !matches!(self.lifecycle, Lifecycle::Serving { .. }) || has(Defect::NotFoundIgnored) {
             return;
         }
         self.abandon_registration();
@@ -181,7 +189,7 @@ impl Worker {
         self.notice(Severity::Warning, "row_lost", format!("{text}; registering again"));
         let at = self.rejoin_not_before.max(self.now.moment);
         self.rejoin_not_before = at.after(self.rejoin_backoff.next(&mut self.draws));
-        if at == self.now.moment {
+        if at == self.now.moment || has(Defect::NoRejoinBackoff) {
             self.register();
         } else {
             self.lifecycle = Lifecycle::Registering { call: None };
@@ -230,9 +238,11 @@ impl Worker {
         match self.lifecycle {
             Lifecycle::Serving { worker_id } => {
                 self.abandon_pull();
-                self.timers.cancel_all();
+                if !has(Defect::HeartbeatAfterDelete) {
+                    self.timers.cancel_all();
+                }
                 // A heartbeat answered after the DELETE would revive the worker: wait for it.
-                if self.heartbeat.in_flight.is_none() {
+                if self.heartbeat.in_flight.is_none() || has(Defect::DeleteOverHeartbeat) {
                     self.delete(worker_id, 1);
                 }
             }
@@ -267,18 +277,23 @@ impl Worker {
                 self.notice(Severity::Info, "deregistered", "deregistered from the coordinator");
             }
             // A refused connection carried nothing; any other failure may have counted, and must not count twice.
-            CallOutcome::Failed(TransportFailure::Refused) if tries < LEAVE_TRIES => {
+            CallOutcome::Failed(failure)
+                if tries < LEAVE_TRIES && (*failure == TransportFailure::Refused || has(Defect::DeleteTwice)) =>
+            {
                 let wait = self.register_backoff.next(&mut self.draws);
                 self.lifecycle = Lifecycle::Deleting { worker_id, tries, call: None };
                 self.timers.arm(WakeReason::Leave, self.now.moment.after(wait));
                 return;
             }
             failed => {
+                let (severity, why) = match self.secret_rejected(failed) {
+                    Some(why) => (Severity::Error, why),
+                    None => (Severity::Warning, Self::failure_text(failed)),
+                };
                 let text = format!(
-                    "could not deregister: {}; the coordinator will declare this worker lost when heartbeats stop",
-                    Self::failure_text(failed)
+                    "could not deregister: {why}; the coordinator will declare this worker lost when heartbeats stop"
                 );
-                self.notice(Severity::Warning, "deregister_failed", text);
+                self.notice(severity, "deregister_failed", text);
             }
         }
         self.leave();

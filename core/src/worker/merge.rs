@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::defects::{Defect, has};
 use super::guards::Guards;
 use super::heard::{HeardCircuits, HeardConfig};
 use crate::desired::Desired;
@@ -43,7 +44,8 @@ pub(super) fn circuits(
     // A malformed element keeps what we know of it; one without a readable id could be any of them.
     let malformed: BTreeSet<CircuitId> = answer.skipped_ids.iter().filter_map(|id| id.parse().ok()).collect();
     for (id, known) in desired.circuits() {
-        if (answer.unreadable || malformed.contains(id)) && !circuits.contains_key(id) {
+        let unreadable = answer.unreadable && !has(Defect::UnreadableRemovesCircuits);
+        if (unreadable || malformed.contains(id)) && !circuits.contains_key(id) {
             circuits.insert(*id, known.clone());
         }
     }

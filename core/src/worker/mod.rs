@@ -5,6 +5,8 @@ mod apply;
 mod bus;
 mod call;
 mod calls;
+#[doc(hidden)]
+pub mod defects;
 mod events;
 mod guards;
 mod heard;
@@ -42,6 +44,7 @@ use crate::wire::ids::{NodeId, RequestId};
 use acks::{Acks, KeyNotices};
 use bus::Bus;
 use calls::{Calls, Purpose, RequestParts};
+use defects::{Defect, has};
 use guards::Guards;
 use heartbeat::Heartbeat;
 use lifecycle::Lifecycle;
@@ -135,6 +138,9 @@ impl Worker {
         debug_assert!(self.polled, "poll_output must return Wait before the next input");
         self.polled = false;
         self.now = Now { moment: self.now.moment.max(now.moment), wall: now.wall };
+        if has(Defect::DeadlinesByWallClock) {
+            self.now.moment = Moment::from_millis(now.wall.0.unsigned_abs());
+        }
         self.fire_due();
         match input {
             Input::Started => self.start(),
@@ -244,6 +250,7 @@ impl Worker {
         match self.calls.finish(ended.id) {
             Some(purpose) => self.call_outcome(purpose, &ended.outcome),
             // Past its deadline, or of a registration or a pull that is gone: nobody's.
+            None if has(Defect::OldNotFoundObeyed) && ended.is_not_found() => self.row_lost(Purpose::Heartbeat),
             None => self.outputs.event(Event::CallEnded { call: "none".into(), outcome: "late".into() }),
         }
     }

@@ -3,6 +3,8 @@
 use core::time::Duration;
 
 use super::Worker;
+#[cfg(feature = "appproxy-router")]
+use super::defects;
 use super::pull::Scope;
 use crate::config::worker::Mode;
 use crate::desired::Rules;
@@ -69,6 +71,7 @@ impl Worker {
     /// The words for a registration refused with 400 or 422, and whether only an operator can mend it.
     pub(super) fn refused_registration(&self, text: String) -> (String, bool) {
         match self.config.mode {
+            Mode::Router(_) if defects::has(defects::Defect::OldCoordinatorUnsaid) => (text, true),
             Mode::Router(_) => (
                 format!(
                     "the coordinator refused the registration of a ROUTER worker: {text}; most likely it is older \

@@ -6,6 +6,7 @@ use http::Method;
 use super::Worker;
 use super::call::{CallId, CallOutcome};
 use super::calls::{Purpose, RequestParts};
+use super::defects::{Defect, has};
 use super::heard::{HeardCircuits, HeardConfig};
 use super::lifecycle::Lifecycle;
 use super::output::{Command, Event, Severity, WakeReason};
@@ -125,7 +126,9 @@ impl Pulls {
     pub(super) fn heard_circuit(&mut self, id: CircuitId, now: Option<&Circuit>) {
         if let Some((circuits, _)) = &mut self.early {
             circuits.record(id, now.cloned());
-        } else if let Slot::Flying(flight) = &mut self.slot {
+        } else if let Slot::Flying(flight) = &mut self.slot
+            && !(has(Defect::OverlapEndsAtAnswer) && matches!(flight.circuits, Leg::Answered(_)))
+        {
             flight.heard_circuits.record(id, now.cloned());
         }
     }
@@ -133,7 +136,9 @@ impl Pulls {
     pub(super) fn heard_config(&mut self, record: impl FnOnce(&mut HeardConfig)) {
         if let Some((_, config)) = &mut self.early {
             record(config);
-        } else if let Slot::Flying(flight) = &mut self.slot {
+        } else if let Slot::Flying(flight) = &mut self.slot
+            && !(has(Defect::OverlapEndsAtAnswer) && matches!(flight.config, Leg::Answered(_)))
+        {
             record(&mut flight.heard_config);
         }
     }
@@ -166,6 +171,9 @@ impl Worker {
 
     /// The periodic pull: no back-off blocks it.
     pub(super) fn periodic_pull(&mut self) {
+        if has(Defect::BackoffBlocksTick) && matches!(self.pulls.slot, Slot::Waiting(_)) {
+            return;
+        }
         self.trigger(Scope::Full, true);
     }
 
@@ -178,6 +186,7 @@ impl Worker {
         // Until the first full pull is applied, half of the state is of no use.
         let scope = if self.pulls.early.is_some() { Scope::Full } else { self.mode_scope(scope) };
         match &mut self.pulls.slot {
+            Slot::Flying(_) if has(Defect::AgainForgotten) => {}
             Slot::Flying(flight) => flight.again = Some(flight.again.map_or(scope, |again| again.with(scope))),
             Slot::Waiting(waiting) => {
                 *waiting = waiting.with(scope);
@@ -204,7 +213,7 @@ impl Worker {
         self.timers.cancel(WakeReason::PullRetry);
         self.pulls.number += 1;
         let now = self.now.moment;
-        let deadline = now.after(self.config.pull_timeout);
+        let deadline = now.after(self.config.pull_timeout * if has(Defect::NoPullDeadline) { 100 } else { 1 });
         let circuits = if scope == Scope::Config {
             Leg::NotAsked
         } else {
@@ -239,14 +248,16 @@ impl Worker {
 
     /// The revision to send: only while the local state is that snapshot, and not for ever.
     fn known_revision(&self) -> Option<Revision> {
-        let fresh = self.now.moment.since(self.snapshot.whole_at) < WHOLE;
-        let clean = self.snapshot.clean && self.notices.is_empty() && fresh;
+        let fresh = self.now.moment.since(self.snapshot.whole_at) < WHOLE || has(Defect::NeverWhole);
+        let clean = (self.snapshot.clean || has(Defect::RevisionSentWhileDirty)) && self.notices.is_empty() && fresh;
         self.snapshot.revision.clone().filter(|_| clean)
     }
 
     /// After a re-registration the next pull is unconditional (rule 8).
     pub(super) fn forget_snapshot(&mut self) {
-        self.snapshot = SnapshotCopy::default();
+        if !has(Defect::ConditionalAfterRejoin) {
+            self.snapshot = SnapshotCopy::default();
+        }
         self.pulls.new_registration = true;
     }
 
@@ -260,6 +271,9 @@ impl Worker {
                             flight.circuits = Leg::Answered(answer);
                         }
                         self.pull_answered();
+                    }
+                    Err(_) if has(Defect::UnreadableBodyIsEmpty) => {
+                        self.desired.replace_circuits(Default::default());
                     }
                     Err(malformed) => self.pull_unreadable(malformed),
                 }
@@ -307,7 +321,9 @@ impl Worker {
 
     fn pull_unreadable(&mut self, malformed: Malformed) {
         let text = format!("{malformed}; nothing of it is applied");
-        self.outputs.event(Event::Malformed(malformed));
+        if !has(Defect::MalformedUnsaid) {
+            self.outputs.event(Event::Malformed(malformed));
+        }
         self.pull_failed(&text, false);
     }
 
@@ -337,7 +353,10 @@ impl Worker {
         };
         let scope = flight.again.map_or(flight.scope, |again| flight.scope.with(again));
         self.pulls.slot = Slot::Waiting(scope);
-        self.timers.arm(WakeReason::PullRetry, self.now.moment.after(wait));
+        if !has(Defect::FailedPullNotRetried) {
+            self.timers.arm(WakeReason::PullRetry, self.now.moment.after(wait));
+        }
+        self.spoil_failed_pull(flight.circuits);
     }
 
     /// Gives the pull up without a word: its registration is gone, or we leave.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Worker;
 use super::call::{CallOutcome, TransportFailure};
+use super::defects::{Defect, has};
 use super::output::{Event, Severity};
 use crate::wire::register::error_text;
 
@@ -62,6 +63,7 @@ impl Worker {
     /// The words for 401 and 403 on any call (the failure table of section 1).
     pub(super) fn secret_rejected(&self, outcome: &CallOutcome) -> Option<String> {
         match outcome {
+            _ if has(Defect::SecretRejectedUnsaid) => None,
             CallOutcome::Answered(response) if matches!(response.status, 401 | 403) => Some(format!(
                 "api_secret rejected by the coordinator (status {}): {}; check `api_secret` against the coordinator's",
                 response.status,

@@ -82,6 +82,21 @@ fn a_circuit_removed_again_before_its_ack_is_not_acked() {
 }
 
 #[test]
+fn the_ack_of_a_circuit_that_went_does_not_come_back_with_the_circuit() {
+    let mut stage = start();
+    stage.confirm_applies = false;
+    stage.event("circuit_created", &json!({"circuits": [circuit(2)]}));
+    stage.event("circuit_removed", &json!({"circuits": [circuit(2)]}));
+    let without = stage.view.as_ref().unwrap().generation;
+    stage.event("circuit_created", &json!({"circuits": [circuit(2)]}));
+    let with_again = stage.view.as_ref().unwrap().generation;
+    stage.input(Input::Applied(without));
+    assert!(stage.take_acks().is_empty(), "requests do not see it yet");
+    stage.input(Input::Applied(with_again));
+    assert_eq!(stage.take_acks(), [first(2)], "once, for the second event");
+}
+
+#[test]
 fn a_key_notice_is_acked_by_a_200_of_a_request_sent_after_it() {
     let mut stage = start();
     stage.pass(seconds(15));

@@ -1,7 +1,7 @@
 //! Start, registration, heartbeats, and being forgotten (rules 4 and 8, the failure table of section 1).
 
 use appproxy_core::time::Moment;
-use appproxy_core::worker::{Event, Input, TransportFailure};
+use appproxy_core::worker::{Event, Input, Severity, TransportFailure};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, WORKER, circuit, config, key, millis, model, seconds, snapshot};
@@ -122,6 +122,23 @@ fn a_rejected_secret_and_an_old_coordinator_are_said_in_those_words_and_tried_ra
     assert!(stage.notices("register_failed")[1].contains("older than BEP-1053"));
     stage.pass(seconds(14));
     assert!(stage.calls.is_empty());
+}
+
+#[test]
+fn a_secret_rejected_on_heartbeat_or_delete_is_as_loud() {
+    let mut stage = Stage::serving(json!([]), snapshot("1", vec![], vec![]));
+    stage.pass(seconds(10));
+    stage.answer_call(WORKER, 403, &json!({}));
+    stage.input(Input::Drained);
+    stage.answer_call(WORKER, 401, &json!({}));
+    for code in ["heartbeat_failed", "deregister_failed"] {
+        let loud = stage.events.iter().any(|event| {
+            matches!(event, Event::Notice { severity: Severity::Error, code: said, text }
+                if said == code && text.contains("api_secret rejected by the coordinator"))
+        });
+        assert!(loud, "{code}: {:?}", stage.events);
+    }
+    assert!(stage.stopped);
 }
 
 #[test]

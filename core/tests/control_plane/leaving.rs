@@ -40,6 +40,15 @@ fn a_patch_without_an_answer_holds_the_delete_up_to_its_deadline_only() {
 }
 
 #[test]
+fn a_rejected_secret_is_named_on_the_delete_too() {
+    let mut stage = Stage::serving(json!([]), snapshot("1", vec![], vec![]));
+    stage.input(Input::Drained);
+    stage.answer_call("node_id", 401, &json!({"title": "Credential/signature mismatch."}));
+    assert!(stage.notices("deregister_failed")[0].contains("api_secret rejected by the coordinator"));
+    assert!(stage.stopped);
+}
+
+#[test]
 fn a_delete_is_repeated_only_when_its_connection_was_refused() {
     let mut stage = Stage::serving(json!([]), snapshot("1", vec![], vec![]));
     stage.input(Input::Drained);

@@ -170,6 +170,23 @@ fn the_first_pull_keeps_what_was_heard_since_the_start() {
 }
 
 #[test]
+fn one_more_pull_follows_a_first_one_that_older_events_may_have_overruled() {
+    let mut stage = Stage::new(config());
+    stage.input(Input::Started);
+    stage.input(Input::BusUp);
+    // This is heard, and the removal that follows is not.
+    stage.event("router_model_updated", &json!({"model": model("gone", 1)}));
+    stage.register();
+    stage.answer_call("/circuits", 200, &json!({"circuits": []}));
+    stage.answer_call("/router-config", 200, &snapshot("1", vec![], vec![]));
+    assert!(stage.serves("gone"));
+    stage.answer_call("/circuits", 200, &json!({"circuits": []}));
+    stage.answer_call("/router-config", 200, &snapshot("1", vec![], vec![]));
+    assert!(!stage.serves("gone"), "without waiting for the periodic pull");
+    assert!(stage.calls.is_empty(), "one more is enough: {:?}", stage.paths());
+}
+
+#[test]
 fn a_tick_in_time_or_late_or_early_never_doubles_a_pull() {
     let mut stage = start();
     stage.pass(seconds(14));

@@ -61,8 +61,12 @@ pub(crate) fn config() -> WorkerConfig {
 
 impl Stage {
     pub(crate) fn new(config: WorkerConfig) -> Self {
+        Self::with(config, &ServingSettings::default())
+    }
+
+    pub(crate) fn with(config: WorkerConfig, settings: &ServingSettings) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
-        let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(7), now);
+        let worker = Worker::new(config, settings, Seed::from_number(7), now);
         Self {
             worker,
             now,
@@ -83,13 +87,17 @@ impl Stage {
     /// Started, subscribed, registered, first pull applied with these circuits and this snapshot.
     pub(crate) fn serving(circuits: Value, snapshot: Value) -> Self {
         let mut stage = Self::new(config());
-        stage.input(Input::Started);
-        stage.input(Input::BusUp);
-        stage.register();
-        stage.answer_call("/circuits", 200, &json!({ "circuits": circuits }));
-        stage.answer_call("/router-config", 200, &snapshot);
-        stage.events.clear();
+        stage.join(circuits, snapshot);
         stage
+    }
+
+    pub(crate) fn join(&mut self, circuits: Value, snapshot: Value) {
+        self.input(Input::Started);
+        self.input(Input::BusUp);
+        self.register();
+        self.answer_call("/circuits", 200, &json!({ "circuits": circuits }));
+        self.answer_call("/router-config", 200, &snapshot);
+        self.events.clear();
     }
 
     pub(crate) fn input(&mut self, input: Input) {

@@ -120,7 +120,7 @@ fn when_the_others_are_taken_away_quarantine_gives_back() {
 fn every_model_of_a_replica_has_a_say() {
     let circuits = vec![circuit(1, 1, vec![route(1, 1.0)]), circuit(2, 2, vec![route(2, 1.0), route(3, 1.0)])];
     let both = publication("both", &[], &[(1, 1.0), (2, 1.0)]);
-    let mut stage = Stage::new(circuits, vec![both.clone(), publication("one", &[], &[(1, 1.0)])], vec![]);
+    let mut stage = Stage::new(circuits, vec![both, publication("one", &[], &[(1, 1.0)])], vec![]);
     stage.broke(&name(1, 1));
     assert_eq!(out(&stage, "both"), 0, "it is the only one of another model");
     stage.broke(&name(2, 2));

@@ -193,3 +193,21 @@ fn the_description_of_the_examples() {
     insta::assert_snapshot!("router", describe(&config(include_str!("../../../../config.example.router.yaml"))));
     insta::assert_snapshot!("plain", describe(&config(include_str!("../../../../config.example.plain.yaml"))));
 }
+
+#[test]
+fn a_backend_may_name_no_model_if_it_is_asked_for_its_own() {
+    let backend = |more: &str| format!("backends: [{{name: a, url: 'http://h'{more}}}]\n");
+    let nothing_served =
+        |text: &str| loaded(text).warnings.iter().any(|warning| warning.text.contains("serves nothing"));
+    assert!(!nothing_served(&backend("")));
+    assert!(nothing_served(&backend(", health_checks: {enabled: false}")));
+    assert!(nothing_served(&format!("health_checks: {{enabled: false}}\n{}", backend(""))));
+    assert!(!nothing_served(&backend(", models: [m], health_checks: {enabled: false}")));
+    assert!(config(&backend("")).backends[0].probed);
+    let unprobed = config(&backend(", models: [m], health_checks: {enabled: false}"));
+    assert!(!unprobed.backends[0].probed);
+    assert_eq!(config(&crate::config::describe(&unprobed)).backends, unprobed.backends);
+    let settings = crate::serving::ServingSettings::from(&unprobed);
+    assert!(!settings.backends[0].probed);
+    assert_eq!((settings.checks, settings.passive), (unprobed.health_checks, unprobed.passive));
+}
