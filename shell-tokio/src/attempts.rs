@@ -42,8 +42,7 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
             }
         };
         let freeing = Freeing::of(node, &pool);
-        let sending =
-            node.upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
+        let sending = node.upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
         let (attempt, sent) = Held::new(node, attempt).through(sending).await?;
         choosing = match sent {
             Ok(response) => {

@@ -6,7 +6,7 @@
 //! | `coordinator` | the coordinator's answers |
 //! | `bus`, `publish` | Redis |
 //! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `data`, `body`, `attempts`, `held`, `upstream`, `marked`, `relay` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo` | the commands |
@@ -14,6 +14,7 @@
 
 mod access_line;
 mod admin;
+mod attempts;
 mod body;
 #[cfg(feature = "appproxy-common")]
 mod bus;
@@ -26,8 +27,10 @@ mod coordinator;
 mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
+mod held;
 mod listen;
 mod logs;
+mod marked;
 #[cfg(feature = "appproxy-common")]
 mod membership;
 #[cfg(not(feature = "appproxy-common"))]

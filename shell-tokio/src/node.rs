@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{self, Control, ExchangeRules};
+use appproxy_core::exchange::{self, Control, ExchangeRules, Loads, RetryBudget};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::ServingView;
 use arc_swap::ArcSwap;
 
+use crate::attempts::Calls;
 use crate::clock::Clock;
 use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
@@ -32,6 +33,9 @@ pub(crate) struct Node {
     view: ArcSwap<ServingView>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
+    loads: Loads,
+    budget: Mutex<RetryBudget>,
+    pub(crate) calls: Calls,
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
@@ -52,6 +56,7 @@ pub(crate) struct Parts {
 impl Node {
     /// A node that serves `view`.
     pub(crate) fn new(mut parts: Parts) -> Self {
+        let loads = Loads::new();
         Self {
             clock: parts.clock,
             metrics: Metrics::default(),
@@ -61,7 +66,10 @@ impl Node {
             rules: parts.rules,
             view: ArcSwap::new(parts.view),
             situation: ArcSwap::from_pointee(parts.situation),
-            selections: core::array::from_fn(|_| Mutex::default()),
+            selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
+            loads,
+            budget: Mutex::default(),
+            calls: Calls::default(),
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
             next_draw: AtomicUsize::new(0),
@@ -72,6 +80,9 @@ impl Node {
     #[cfg(feature = "appproxy-common")]
     pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
         self.view.store(view.clone());
+        if !changes.removed.is_empty() {
+            self.loads.forget_absent(view);
+        }
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());
     }
@@ -107,6 +118,11 @@ impl Node {
     /// The draw state that belongs to `pool`.
     pub(crate) fn selection(&self, pool: &impl Hash) -> MutexGuard<'_, Selection> {
         lock(&self.selections, pool)
+    }
+
+    /// What retries are left.
+    pub(crate) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ledger that counts for `key`.

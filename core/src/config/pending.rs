@@ -8,8 +8,6 @@ const PENDING: &[(&str, &str)] = &[
     ("backends[].retry_override", "retry settings of one backend are not in effect yet"),
     ("backends[].role", "disaggregated serving is not in effect yet; the backend serves everything"),
     ("journal.file", "nothing is recorded yet"),
-    ("routing.max_in_flight", "requests to a replica are not bounded yet"),
-    ("routing.queue_timeout", "requests do not queue yet"),
     ("server.tls", "listeners have no TLS yet: what clients send, keys included, is not encrypted"),
 ];
 
