@@ -54,6 +54,9 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
             }
             Err((stage, failure)) => node.see(|seen| attempt.failed(stage, failure, &mut node.budget(), seen))?,
         };
+        if let Some(ended) = choosing.take_ended() {
+            node.saw(&ended);
+        }
         // Only now: what was held at the replica went with the attempt.
         drop(freeing);
     }

@@ -15,10 +15,11 @@ use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::access_line::AccessLine;
 use crate::attempts::{self, Begun};
-use crate::body::{Inbound, collect};
+use crate::body::{Collected, Inbound, collect};
 use crate::held::Held;
 use crate::node::Node;
 use crate::relay::Relay;
+use crate::unpacking;
 
 /// The data plane's router: every path is the core's to judge.
 pub(crate) fn router(node: Arc<Node>) -> Router {
@@ -70,9 +71,13 @@ async fn exchange(
         Err(denial) => return Err(gated.refuse(&denial)),
     };
 
-    let admitted = node.see(|seen| gated.route(collected.bytes, seen))?;
+    let Collected { bytes, room } = collected;
+    let (admitted, room) = match gated.is_packed() {
+        false => (node.see(|seen| gated.route(bytes, seen))?, room),
+        true => unpacking::routed(node, gated, bytes, room).await?,
+    };
     let Begun { committed, head, body, freeing } = attempts::answered(node, admitted).await?;
-    drop(collected.room);
+    drop(room);
     let relay = Relay::new(body, committed, node.clone(), (in_flight, freeing));
     let mut response = Response::new(Body::new(relay));
     *response.status_mut() = head.status;
@@ -111,6 +116,10 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration
     }
     metrics.request(model, backend, outcome.status.as_u16(), took);
     metrics.retries.inc_by(u64::from(trail.attempts().saturating_sub(1)));
+    if trail.fallback().is_some() {
+        metrics.fallbacks.inc();
+    }
+    outcome.ends().for_each(|ended| node.saw(ended));
     if let Some(code) = outcome.denial {
         metrics.refused(code.label());
     }

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
+//! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `attempts`, `held`, `upstream`, `marked`, `relay` | one request: the client's body, a replica's answer, the client taking it |
-//! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
+//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `admin`, `metrics`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo` | the commands |
 //! | `stage` | nothing of the worker: its surroundings for demo and tests |
@@ -27,6 +28,8 @@ mod coordinator;
 mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
+#[cfg(feature = "appproxy-common")]
+mod failures;
 mod held;
 mod listen;
 mod logs;
@@ -42,6 +45,8 @@ mod node;
 mod observe;
 mod pace;
 #[cfg(feature = "appproxy-common")]
+mod prober;
+#[cfg(feature = "appproxy-common")]
 mod publish;
 mod relay;
 pub mod run;
@@ -50,7 +55,9 @@ mod shutdown;
 pub mod stage;
 mod start;
 mod tls;
+mod unpacking;
 mod upstream;
+mod witness;
 
 pub use listen::BoundAddress;
 pub use logs::start as start_logs;

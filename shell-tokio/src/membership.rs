@@ -1,25 +1,47 @@
-//! This process as one node of an authority: the control loop, and what it is told.
+//! This process as one node of an authority, or by itself: the control loop, and what it is told.
 
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
-use appproxy_core::exchange::Control as Situation;
+use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::ServingSettings;
+use appproxy_core::serving::{ExchangeEnded, ServingSettings, ServingView};
 use appproxy_core::worker::{Input, Worker};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::Failed;
 use crate::bus::Bus;
-use crate::control::Control;
+use crate::clock::Clock;
+use crate::control::{Control, Peers};
 use crate::coordinator::Coordinator;
 use crate::node::Node;
+use crate::prober::Prober;
 
 /// Orders for the control loop: one shutdown, one drained.
 const ORDERS: usize = 4;
 
-/// The running control plane; none in a plain router. Dropping it ends it at once.
+/// The worker before it runs. A plain router has one too: it probes.
+pub(crate) struct Candidate(Worker);
+
+impl Candidate {
+    /// The worker that `config` describes.
+    pub(crate) fn new(config: &Config, draws: &mut Draws, clock: Clock) -> Self {
+        let mut seed = [0; 32];
+        for part in seed.chunks_exact_mut(8) {
+            part.copy_from_slice(&draws.next_u64().to_le_bytes());
+        }
+        let of_worker = config.worker.clone().unwrap_or_else(WorkerConfig::plain);
+        Self(Worker::new(of_worker, &ServingSettings::from(config), Seed(seed), clock.now()))
+    }
+
+    /// What requests read at first.
+    pub(crate) fn view(&self) -> Arc<ServingView> {
+        self.0.view().clone()
+    }
+}
+
+/// The running control plane. Dropping it ends it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
     orders: mpsc::Sender<Input>,
@@ -27,32 +49,30 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Starts the control loop, if the configuration has a worker section.
+    /// Starts the control loop, which hears of live traffic by `ends`.
     pub(crate) fn join(
+        candidate: Candidate,
+        ends: mpsc::Receiver<ExchangeEnded>,
         config: &Config,
-        settings: &ServingSettings,
-        mut draws: Draws,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
         let (orders, taken) = mpsc::channel(ORDERS);
-        let Some(config) = &config.worker else { return Ok(Self { orders, control: None }) };
-        let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
-        let bus = Bus::new(config).map_err(Failed::config)?;
-        let mut seed = [0; 32];
-        for part in seed.chunks_exact_mut(8) {
-            part.copy_from_slice(&draws.next_u64().to_le_bytes());
-        }
-        let worker = Worker::new(config.clone(), settings, Seed(seed), node.clock.now());
-        let control = Control::new(worker, node.clone(), config.authority.clone(), coordinator, bus, taken);
+        let prober = Prober::new(node.clock).map_err(Failed::run)?;
+        let peers = match &config.worker {
+            Some(config) => {
+                let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
+                let bus = Bus::new(config).map_err(Failed::config)?;
+                Peers { coordinator: Some((coordinator, config.authority.clone())), bus, prober }
+            }
+            None => Peers { coordinator: None, bus: None, prober },
+        };
+        let control = Control::new(candidate.0, node.clone(), peers, ends, taken);
         Ok(Self { orders, control: Some(tokio::spawn(control.run())) })
     }
 
     /// Begins to leave: not ready any more.
-    pub(crate) async fn leave(&self, node: &Node) {
-        match self.control {
-            Some(_) => drop(self.orders.send(Input::Shutdown).await),
-            None => node.set_situation(Situation::Alone { leaving: true }),
-        }
+    pub(crate) async fn leave(&self) {
+        drop(self.orders.send(Input::Shutdown).await);
     }
 
     /// The last request has ended: leaves the coordinator. Returns when that is done.

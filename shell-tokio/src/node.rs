@@ -10,7 +10,7 @@ use appproxy_core::exchange::{self, Control, ExchangeRules, Loads, RetryBudget};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
-use appproxy_core::serving::ServingView;
+use appproxy_core::serving::{ExchangeEnded, ServingView};
 use arc_swap::ArcSwap;
 
 use crate::attempts::Calls;
@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
+use crate::witness::Witness;
 
 /// How many parts the per-model, per-key and per-request states are cut into, so that cores do not queue at one lock.
 const SHARDS: usize = 16;
@@ -36,6 +37,7 @@ pub(crate) struct Node {
     loads: Loads,
     budget: Mutex<RetryBudget>,
     pub(crate) calls: Calls,
+    witness: Witness,
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
@@ -50,6 +52,7 @@ pub(crate) struct Parts {
     /// How it stands at first.
     pub(crate) situation: Control,
     pub(crate) view: Arc<ServingView>,
+    pub(crate) witness: Witness,
     pub(crate) draws: Draws,
 }
 
@@ -70,6 +73,7 @@ impl Node {
             loads,
             budget: Mutex::default(),
             calls: Calls::default(),
+            witness: parts.witness,
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
             next_draw: AtomicUsize::new(0),
@@ -83,8 +87,16 @@ impl Node {
         if !changes.removed.is_empty() {
             self.loads.forget_absent(view);
         }
+        self.witness.forget(&changes.removed);
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());
+    }
+
+    /// An attempt at a backend has ended.
+    pub(crate) fn saw(&self, ended: &ExchangeEnded) {
+        if !self.witness.saw(ended) {
+            self.metrics.ends_lost.inc();
+        }
     }
 
     /// Takes note of how this node stands.
@@ -146,7 +158,7 @@ impl Node {
             digest: view.digest().to_string(),
             bus: -1,
             ready: control.ready(now),
-            backends: counts.backends + counts.static_backends,
+            backends: counts.health,
             names: counts.names,
             keys: counts.keys,
             ..Levels::default()
