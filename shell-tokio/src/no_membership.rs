@@ -26,7 +26,6 @@ impl Candidate {
 }
 
 /// What a node is a member of: nothing.
-#[derive(Debug)]
 pub(crate) struct Membership(Arc<Node>);
 
 impl Membership {

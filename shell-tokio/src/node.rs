@@ -34,6 +34,7 @@ pub(crate) struct Node {
     view: ArcSwap<ServingView>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
+    #[cfg(feature = "appproxy-common")]
     loads: Loads,
     budget: Mutex<RetryBudget>,
     pub(crate) calls: Calls,
@@ -70,6 +71,7 @@ impl Node {
             view: ArcSwap::new(parts.view),
             situation: ArcSwap::from_pointee(parts.situation),
             selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
+            #[cfg(feature = "appproxy-common")]
             loads,
             budget: Mutex::default(),
             calls: Calls::default(),

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use super::Worker;
-#[cfg(feature = "appproxy-router")]
 use super::defects;
 use super::pull::Scope;
 use crate::config::worker::Mode;
