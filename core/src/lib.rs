@@ -11,9 +11,14 @@
 //! use appproxy_core::{time::{Moment, Now, UnixMillis}, worker::*};
 //! use std::{sync::mpsc::{Receiver, Sender}, thread, time::{Duration, Instant, SystemTime}};
 //!
-//! /// What this shell can do in the world: make a call, publish on the bus, show requests a new state.
+//! /// What this shell can do in the world: make a call, ask a replica, publish on the bus, show requests a new state.
 //! # #[derive(Clone, Copy)]
-//! struct World { call: fn(&CallRequest) -> CallOutcome, publish: fn(&[u8]), show: fn(&Apply) }
+//! struct World {
+//!     call: fn(&CallRequest) -> CallOutcome,
+//!     probe: fn(Probe) -> ProbeEnded,
+//!     publish: fn(&[u8]),
+//!     show: fn(&Apply),
+//! }
 //!
 //! fn run(mut worker: Worker, world: World, inbox: &Receiver<Input>, outbox: &Sender<Input>) {
 //!     let began = Instant::now();
@@ -39,8 +44,12 @@
 //!                     (world.publish)(&ack.message);
 //!                     outbox.send(Input::AckSent(ack.id)).expect("we hold the inbox");
 //!                 }
+//!                 Output::Command(Command::Probe(probe)) => {
+//!                     let outbox = outbox.clone(); // so is a probe: a GET to a replica
+//!                     thread::spawn(move || outbox.send(Input::ProbeEnded((world.probe)(probe))));
+//!                 }
 //!                 Output::Command(Command::Subscribe) => outbox.send(Input::BusUp).expect("we hold the inbox"),
-//!                 Output::Command(Command::Unsubscribe | Command::Abandon(_)) => {}
+//!                 Output::Command(Command::Unsubscribe | Command::Abandon(_) | Command::AbandonProbe(_)) => {}
 //!             }
 //!         };
 //!         let wait = deadline.map_or(Duration::MAX, |deadline| deadline.at.since(moment));
@@ -69,6 +78,7 @@
 //! #         };
 //! #         CallOutcome::Answered(CallResponse { status: 200, body: CallBody(body.into()) })
 //! #     },
+//! #     probe: |probe| probe.failed(TransportFailure::Refused),
 //! #     publish: |_| {},
 //! #     show: |apply| { assert!(apply.view.model("m").is_some()); SHOWN.fetch_add(1, Ordering::SeqCst); },
 //! # };

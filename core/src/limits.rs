@@ -51,3 +51,24 @@ pub const QUOTED_VALUE_CHARS: usize = 20;
 
 /// Characters of a configured key that a message shows. Beyond: cut.
 pub const SHOWN_KEY_CHARS: usize = 64;
+
+/// Requests that wait for a replica of one pool. Beyond: the key with the longest line gives way, or 503 `overloaded`.
+pub const QUEUED_PER_POOL: usize = 1000;
+
+/// Bytes of a request's beginning that `consistent_hash` goes by. Beyond: not looked at.
+pub const AFFINITY_LEAD_BYTES: usize = 16 * 1024;
+
+/// The same for `prefix_aware`.
+pub const AFFINITY_PREFIX_BYTES: usize = 1024;
+
+/// Probes at once. Beyond: those that are due wait for one to end.
+pub const PROBES: usize = 1000;
+
+/// Bytes of an answer to a probe. Beyond: it is no model list.
+pub const PROBE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// Names in a backend's model list. Beyond: nothing is learned from it.
+pub const SERVED_NAMES: usize = 10_000;
+
+/// Bytes of a name in a backend's model list. Beyond: that name is not learned.
+pub const SERVED_NAME_BYTES: usize = 1024;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use appproxy_core::desired::{Backend, BackendKind};
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::serving::{
-    Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey, RoutingWeights,
+    Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, Health, ModelPool, PoolKey,
+    RoutingWeights,
 };
 use appproxy_core::wire::ids::{EndpointId, GroupId};
 use proptest::prelude::*;
@@ -48,7 +49,7 @@ fn pool(endpoints: &[Endpoint], weights: RoutingWeights, scale: f64) -> ModelPoo
                 .map(|(r, part)| {
                     let composed = (f64::from(*ratio) * f64::from(*part)).round().clamp(1.0, 1000.0);
                     let backend = backend(format!("{e}/{g}/{r}"), composed as u32);
-                    Candidate { backend, traffic_ratio: f64::from(*part) * scale }
+                    Candidate { backend, ratio: f64::from(*part) * scale, health: Health::Unknown }
                 })
                 .collect(),
         });
@@ -183,7 +184,7 @@ proptest! {
     ) {
         let sane = |number: f64| if number.is_finite() && number > 0.0 { number } else { 0.0 };
         let shares = ratios.iter().enumerate().map(|(at, (ratio, weight, part))| {
-            let candidates = vec![Candidate { backend: backend(format!("{at}"), 1), traffic_ratio: sane(*part) }];
+            let candidates = vec![Candidate { backend: backend(format!("{at}"), 1), ratio: sane(*part), health: Health::Unknown }];
             let group = GroupPool { key: GroupKey::Implicit, traffic_weight: sane(*weight), candidates };
             let key = EndpointKey::Deployment(EndpointId(Uuid::from_u128(at as u128)));
             EndpointShare { ratio: sane(*ratio), endpoint: Arc::new(EndpointPool { key, groups: vec![group] }) }
@@ -241,10 +242,11 @@ fn literal_weights_are_drawn_flat_within_two() {
 }
 
 fn flat(ratios: &[f64]) -> ModelPool {
-    let candidates = ratios
-        .iter()
-        .enumerate()
-        .map(|(at, ratio)| Candidate { backend: backend(format!("{at}"), 1), traffic_ratio: *ratio });
+    let candidates = ratios.iter().enumerate().map(|(at, ratio)| Candidate {
+        backend: backend(format!("{at}"), 1),
+        ratio: *ratio,
+        health: Health::Unknown,
+    });
     let group = GroupPool { key: GroupKey::Implicit, traffic_weight: 100.0, candidates: candidates.collect() };
     let endpoint = Arc::new(EndpointPool { key: EndpointKey::Static, groups: vec![group] });
     let endpoints = Arc::from([EndpointShare { ratio: 1.0, endpoint }]);

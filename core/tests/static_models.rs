@@ -24,6 +24,7 @@ fn backend(name: &str, weight: u32, models: &[(&str, &[&str])]) -> StaticBackend
         credential: Some(Secret::new("sk-configured")),
         weight,
         models: models.collect(),
+        probed: true,
     }
 }
 

@@ -103,7 +103,8 @@ pub(crate) async fn collect(mut inbound: Inbound, limit: u64, bounds: &Bounds) -
     Ok(Collected { bytes, room })
 }
 
-fn reserve(room: &mut Option<OwnedSemaphorePermit>, held: usize, bounds: &Bounds) -> Result<(), Denial> {
+/// Makes `room` cover a body that has become `held` bytes long.
+pub(crate) fn reserve(room: &mut Option<OwnedSemaphorePermit>, held: usize, bounds: &Bounds) -> Result<(), Denial> {
     let has = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
     let more = u32::try_from(held.div_ceil(KILOBYTE).saturating_sub(has)).unwrap_or(u32::MAX);
     if more > 0 {

@@ -33,7 +33,6 @@ impl Clock {
     }
 
     /// The instant to sleep until for `moment`; a moment past the end of time is a day away.
-    #[cfg(feature = "appproxy-common")]
     #[must_use]
     pub(crate) fn instant(&self, moment: Moment) -> Instant {
         self.began

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use appproxy_core::exchange::Control as Situation;
+use appproxy_core::serving::ExchangeEnded;
 use appproxy_core::worker::journal::shown;
-use appproxy_core::worker::{Apply, CallEnded, CallId, Command, Deadline, Input, Output, Worker};
+use appproxy_core::worker::{
+    Apply, CallEnded, CallId, Command, Deadline, Input, Output, ProbeEnded, ProbeId, TransportFailure, Worker,
+};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep_until;
@@ -16,20 +19,32 @@ use crate::coordinator::Coordinator;
 use crate::journal::Journal;
 use crate::node::Node;
 use crate::observe::Observer;
+use crate::prober::Prober;
 use crate::publish::Publisher;
+
+/// Whom the worker speaks to.
+pub(crate) struct Peers {
+    /// The coordinator, and the authority that is served for it; `None` in a plain router.
+    pub(crate) coordinator: Option<(Coordinator, Arc<str>)>,
+    pub(crate) bus: Option<Bus>,
+    pub(crate) prober: Prober,
+}
 
 /// The core's worker and everything that waits for it.
 pub(crate) struct Control {
     worker: Worker,
     node: Arc<Node>,
-    authority: Arc<str>,
-    coordinator: Coordinator,
-    bus: Option<Bus>,
+    peers: Peers,
     subscription: Option<Subscription>,
     publisher: Option<Publisher>,
     /// Calls under way. Their number is bounded by the core: one per purpose.
     calls: JoinSet<CallEnded>,
     running: HashMap<CallId, AbortHandle>,
+    /// Probes under way, bounded by the core as well.
+    probes: JoinSet<ProbeEnded>,
+    probing: HashMap<ProbeId, AbortHandle>,
+    /// What requests met at the backends.
+    ends: mpsc::Receiver<ExchangeEnded>,
     /// What this process tells the core: that it leaves, and that it has drained.
     orders: mpsc::Receiver<Input>,
     /// Inputs that follow from carrying out commands, fed before anything else.
@@ -43,23 +58,23 @@ impl Control {
     pub(crate) fn new(
         worker: Worker,
         node: Arc<Node>,
-        authority: Arc<str>,
-        coordinator: Coordinator,
-        bus: Option<Bus>,
+        peers: Peers,
+        ends: mpsc::Receiver<ExchangeEnded>,
         orders: mpsc::Receiver<Input>,
         journal: Option<Journal>,
     ) -> Self {
-        let publisher = bus.as_ref().map(Publisher::start);
+        let publisher = peers.bus.as_ref().map(Publisher::start);
         Self {
             worker,
             node,
-            authority,
-            coordinator,
-            bus,
+            peers,
             subscription: None,
             publisher,
             calls: JoinSet::new(),
             running: HashMap::new(),
+            probes: JoinSet::new(),
+            probing: HashMap::new(),
+            ends,
             orders,
             pending: VecDeque::from([Input::Started]),
             observer: Observer::default(),
@@ -100,8 +115,11 @@ impl Control {
                     Output::Wait(deadline) => break deadline,
                 }
             };
-            let (authority, standing) = (self.authority.clone(), self.worker.standing());
-            self.node.set_situation(Situation::Worker { authority, standing });
+            let standing = self.worker.standing();
+            self.node.set_situation(match &self.peers.coordinator {
+                Some((_, authority)) => Situation::Worker { authority: authority.clone(), standing },
+                None => Situation::Alone { leaving: standing.leaving },
+            });
             match self.pending.pop_front() {
                 Some(input) => self.feed(input),
                 None => {
@@ -121,13 +139,29 @@ impl Control {
                 self.observer.applied(&view, &changes);
                 self.pending.push_back(Input::Applied(generation));
             }
-            Command::Call(call) => {
-                let id = call.id();
-                let task = self.calls.spawn(self.coordinator.clone().make(call));
-                self.running.insert(id, task);
-            }
+            Command::Call(call) => match &self.peers.coordinator {
+                Some((coordinator, _)) => {
+                    let id = call.id();
+                    let task = self.calls.spawn(coordinator.clone().make(call));
+                    self.running.insert(id, task);
+                }
+                None => {
+                    let failure = TransportFailure::Other("there is no coordinator".to_owned());
+                    self.pending.push_back(Input::CallEnded(call.failed(failure)));
+                }
+            },
             Command::Abandon(id) => {
                 if let Some(task) = self.running.remove(&id) {
+                    task.abort();
+                }
+            }
+            Command::Probe(probe) => {
+                let id = probe.id();
+                let task = self.probes.spawn(self.peers.prober.clone().make(probe));
+                self.probing.insert(id, task);
+            }
+            Command::AbandonProbe(id) => {
+                if let Some(task) = self.probing.remove(&id) {
                     task.abort();
                 }
             }
@@ -136,7 +170,7 @@ impl Control {
                 self.pending
                     .extend(publisher.map_or(Some(Input::AckFailed(id)), |publisher| publisher.publish(ticket)));
             }
-            Command::Subscribe => self.subscription = self.bus.as_ref().map(Bus::subscribe),
+            Command::Subscribe => self.subscription = self.peers.bus.as_ref().map(Bus::subscribe),
             Command::Unsubscribe => self.subscription = None,
             // `settle` ends at it before it comes here.
             Command::Stop => {}
@@ -160,6 +194,13 @@ impl Control {
                         return Input::CallEnded(ended);
                     }
                 }
+                Some(ended) = self.probes.join_next(), if !self.probes.is_empty() => {
+                    if let Ok(ended) = ended {
+                        self.probing.remove(&ended.id());
+                        return Input::ProbeEnded(ended);
+                    }
+                }
+                Some(ended) = self.ends.recv() => return Input::ExchangeEnded(ended),
                 input = heard(&mut self.subscription) => {
                     if matches!(input, Input::BusLost(_)) {
                         self.subscription = None;

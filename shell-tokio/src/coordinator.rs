@@ -1,7 +1,6 @@
 //! Carries out the core's calls: one request, one answer or one reason why there is none (worker-protocol 1).
 
 use std::error::Error;
-use std::io;
 
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::limits;
@@ -10,13 +9,14 @@ use bytes::Bytes;
 use core::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::clock::Clock;
+use crate::failures::classify;
 use crate::tls;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-backendai-token");
@@ -93,56 +93,6 @@ where
 {
     let read = Limited::new(body, limits::CALL_ANSWER_BYTES).collect().await;
     read.map(http_body_util::Collected::to_bytes).map_err(|error| classify(error.as_ref()))
-}
-
-/// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
-fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
-    let mut cause = Some(error);
-    let mut last = String::new();
-    while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
-            return TransportFailure::TooLarge;
-        }
-        if let Some(http) = error.downcast_ref::<hyper::Error>() {
-            if http.is_parse() {
-                return TransportFailure::NotHttp;
-            }
-            if http.is_incomplete_message() || http.is_canceled() || http.is_closed() {
-                return TransportFailure::Reset;
-            }
-        }
-        if let Some(failure) = error.downcast_ref::<io::Error>().and_then(classify_io) {
-            return failure;
-        }
-        last = error.to_string();
-        // The resolver's own error type is private; its words are all there is.
-        if last == "dns error" {
-            return TransportFailure::Unresolved;
-        }
-        cause = error.source();
-    }
-    TransportFailure::Other(last)
-}
-
-fn classify_io(error: &io::Error) -> Option<TransportFailure> {
-    if let Some(inner) = error.get_ref() {
-        if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
-            return Some(TransportFailure::Tls(tls.to_string()));
-        }
-        // An I/O error around another one hides it from its own chain of causes.
-        if let Some(failure) = inner.downcast_ref::<io::Error>().and_then(classify_io) {
-            return Some(failure);
-        }
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Some(TransportFailure::Refused),
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Some(TransportFailure::Reset),
-        io::ErrorKind::TimedOut => Some(TransportFailure::TimedOut),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

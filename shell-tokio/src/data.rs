@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::access::address::Peer;
-use appproxy_core::exchange::{Answer, Attempt, Connection, Denial, Gate, Gated, Outcome};
+use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,9 +14,12 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::access_line::AccessLine;
-use crate::body::{Inbound, collect};
+use crate::attempts::{self, Begun};
+use crate::body::{Collected, Inbound, collect};
+use crate::held::Held;
 use crate::node::Node;
 use crate::relay::Relay;
+use crate::unpacking;
 
 /// The data plane's router: every path is the core's to judge.
 pub(crate) fn router(node: Arc<Node>) -> Router {
@@ -68,28 +71,15 @@ async fn exchange(
         Err(denial) => return Err(gated.refuse(&denial)),
     };
 
-    let admitted = node.see(|seen| gated.route(collected.bytes, seen))?;
-    let pool = admitted.pool().clone();
-    let (mut attempt, mut request) = node.see(|seen| admitted.attempt(&mut node.selection(&pool), seen))?;
-    let response = loop {
-        let sending = node.upstream.send(request, node.rules().first_byte_timeout);
-        let (tried, sent) = Held::new(node, attempt).through(sending).await?;
-        match sent {
-            Ok(response) => {
-                attempt = tried;
-                break response;
-            }
-            Err((stage, failure)) => {
-                let next = node.see(|seen| tried.failed(stage, failure, &mut node.selection(&pool), seen));
-                (attempt, request) = next?;
-            }
-        }
+    let Collected { bytes, room } = collected;
+    let (admitted, room) = match gated.is_packed() {
+        false => (node.see(|seen| gated.route(bytes, seen))?, room),
+        true => unpacking::routed(node, gated, bytes, room).await?,
     };
-    drop(collected.room);
-
-    let (parts, body) = response.into_parts();
-    let (committed, head) = node.see(|seen| attempt.head(parts, seen))?;
-    let mut response = Response::new(Body::new(Relay::new(body, committed, node.clone(), in_flight)));
+    let Begun { committed, head, body, freeing } = attempts::answered(node, admitted).await?;
+    drop(room);
+    let relay = Relay::new(body, committed, node.clone(), (in_flight, freeing));
+    let mut response = Response::new(Body::new(relay));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     Ok(response)
@@ -126,6 +116,10 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration
     }
     metrics.request(model, backend, outcome.status.as_u16(), took);
     metrics.retries.inc_by(u64::from(trail.attempts().saturating_sub(1)));
+    if trail.fallback().is_some() {
+        metrics.fallbacks.inc();
+    }
+    outcome.ends().for_each(|ended| node.saw(ended));
     if let Some(code) = outcome.denial {
         metrics.refused(code.label());
     }
@@ -164,65 +158,5 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.metrics.in_flight.dec();
-    }
-}
-
-/// A state that waits for something. When the client goes away meanwhile, the server drops the whole exchange; this
-/// records it.
-struct Held<'a, S: Waiting> {
-    node: &'a Node,
-    state: Option<S>,
-}
-
-trait Waiting {
-    fn gone(self) -> Outcome;
-    fn refuse(self, denial: &Denial) -> Box<Answer>;
-}
-
-impl Waiting for Gated {
-    fn gone(self) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, denial: &Denial) -> Box<Answer> {
-        Self::refuse(self, denial)
-    }
-}
-
-impl Waiting for Attempt {
-    fn gone(self) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, denial: &Denial) -> Box<Answer> {
-        Self::refuse(self, denial)
-    }
-}
-
-impl<'a, S: Waiting> Held<'a, S> {
-    const fn new(node: &'a Node, state: S) -> Self {
-        Self { node, state: Some(state) }
-    }
-
-    /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
-    async fn through<T>(mut self, work: impl Future<Output = T>) -> Result<(S, T), Box<Answer>> {
-        let done = tokio::select! {
-            done = work => Some(done),
-            () = self.node.phases.cutting.cancelled() => None,
-        };
-        match (self.state.take(), done) {
-            (Some(state), Some(done)) => Ok((state, done)),
-            (Some(state), None) => Err(state.refuse(&Denial::overloaded())),
-            // Only `drop` and this take it, and this runs once.
-            (None, _) => unreachable!("a state is taken once"),
-        }
-    }
-}
-
-impl<S: Waiting> Drop for Held<'_, S> {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            record(self.node, &state.gone(), None);
-        }
     }
 }

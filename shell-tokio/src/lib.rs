@@ -4,17 +4,19 @@
 //! |---|---|
 //! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
 //! | `coordinator` | the coordinator's answers |
+//! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
 //! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `upstream`, `relay` | one request: the client's body, a replica's answer, the client taking it |
-//! | `admin`, `metrics`, `observe`, `access_line`, `logs` | nothing; they say what happens |
+//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `admin`, `metrics`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
 //! | `stage` | nothing of the worker: its surroundings for demo and tests |
 
 mod access_line;
 mod admin;
+mod attempts;
 mod body;
 #[cfg(feature = "appproxy-common")]
 mod bus;
@@ -28,9 +30,13 @@ mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
 #[cfg(feature = "appproxy-common")]
+mod failures;
+mod held;
+#[cfg(feature = "appproxy-common")]
 mod journal;
 mod listen;
 mod logs;
+mod marked;
 #[cfg(feature = "appproxy-common")]
 mod membership;
 #[cfg(not(feature = "appproxy-common"))]
@@ -42,6 +48,8 @@ mod node;
 mod observe;
 mod pace;
 #[cfg(feature = "appproxy-common")]
+mod prober;
+#[cfg(feature = "appproxy-common")]
 mod publish;
 mod relay;
 #[cfg(feature = "appproxy-common")]
@@ -52,7 +60,9 @@ mod shutdown;
 pub mod stage;
 mod start;
 mod tls;
+mod unpacking;
 mod upstream;
+mod witness;
 
 pub use listen::BoundAddress;
 pub use logs::start as start_logs;

@@ -1,26 +1,54 @@
-//! This process as one node of an authority: the control loop, and what it is told.
+//! This process as one node of an authority, or by itself: the control loop, and what it is told.
 
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
-use appproxy_core::exchange::Control as Situation;
+use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::ServingSettings;
+use appproxy_core::serving::{ExchangeEnded, ServingSettings, ServingView};
+use appproxy_core::time::Now;
 use appproxy_core::worker::{Input, Worker};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::Failed;
 use crate::bus::Bus;
-use crate::control::Control;
+use crate::clock::Clock;
+use crate::control::{Control, Peers};
 use crate::coordinator::Coordinator;
 use crate::journal::Journal;
 use crate::node::Node;
+use crate::prober::Prober;
 
 /// Orders for the control loop: one shutdown, one drained.
 const ORDERS: usize = 4;
 
-/// The running control plane; none in a plain router. Dropping it ends it at once.
+/// The worker before it runs. A plain router has one too: it probes.
+pub(crate) struct Candidate {
+    worker: Worker,
+    seed: Seed,
+    start: Now,
+}
+
+impl Candidate {
+    /// The worker that `config` describes.
+    pub(crate) fn new(config: &Config, draws: &mut Draws, clock: Clock) -> Self {
+        let mut seed = [0; 32];
+        for part in seed.chunks_exact_mut(8) {
+            part.copy_from_slice(&draws.next_u64().to_le_bytes());
+        }
+        let of_worker = config.worker.clone().unwrap_or_else(WorkerConfig::plain);
+        let (seed, start) = (Seed(seed), clock.now());
+        Self { worker: Worker::new(of_worker, &ServingSettings::from(config), seed, start), seed, start }
+    }
+
+    /// What requests read at first.
+    pub(crate) fn view(&self) -> Arc<ServingView> {
+        self.worker.view().clone()
+    }
+}
+
+/// The running control plane. Dropping it ends it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
     orders: mpsc::Sender<Input>,
@@ -28,36 +56,39 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Starts the control loop, if the configuration has a worker section.
+    /// Starts the control loop, which hears of live traffic by `ends`.
     pub(crate) fn join(
+        candidate: Candidate,
+        ends: mpsc::Receiver<ExchangeEnded>,
         config: &Config,
-        settings: &ServingSettings,
-        mut draws: Draws,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
         let (orders, taken) = mpsc::channel(ORDERS);
-        let file = config.journal.file.as_deref();
-        let Some(config) = &config.worker else { return Ok(Self { orders, control: None }) };
-        let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
-        let bus = Bus::new(config).map_err(Failed::config)?;
-        let mut seed = [0; 32];
-        for part in seed.chunks_exact_mut(8) {
-            part.copy_from_slice(&draws.next_u64().to_le_bytes());
-        }
-        let (seed, start) = (Seed(seed), node.clock.now());
-        let journal = file.map(|file| Journal::start(file, config, settings, seed, start)).transpose();
-        let journal = journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?;
-        let worker = Worker::new(config.clone(), settings, seed, start);
-        let control = Control::new(worker, node.clone(), config.authority.clone(), coordinator, bus, taken, journal);
+        let prober = Prober::new(node.clock).map_err(Failed::run)?;
+        let peers = match &config.worker {
+            Some(config) => {
+                let coordinator = Coordinator::new(config, node.clock).map_err(Failed::config)?;
+                let bus = Bus::new(config).map_err(Failed::config)?;
+                Peers { coordinator: Some((coordinator, config.authority.clone())), bus, prober }
+            }
+            None => Peers { coordinator: None, bus: None, prober },
+        };
+        let Candidate { worker, seed, start } = candidate;
+        let journal = match (&config.journal.file, &config.worker) {
+            (Some(file), Some(of_worker)) => {
+                let settings = ServingSettings::from(config);
+                let journal = Journal::start(file, of_worker, &settings, seed, start);
+                Some(journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?)
+            }
+            (Some(_) | None, _) => None,
+        };
+        let control = Control::new(worker, node.clone(), peers, ends, taken, journal);
         Ok(Self { orders, control: Some(tokio::spawn(control.run())) })
     }
 
     /// Begins to leave: not ready any more.
-    pub(crate) async fn leave(&self, node: &Node) {
-        match self.control {
-            Some(_) => drop(self.orders.send(Input::Shutdown).await),
-            None => node.set_situation(Situation::Alone { leaving: true }),
-        }
+    pub(crate) async fn leave(&self) {
+        drop(self.orders.send(Input::Shutdown).await);
     }
 
     /// The last request has ended: leaves the coordinator. Returns when that is done.

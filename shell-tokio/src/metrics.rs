@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use appproxy_core::serving::{Health, HealthCounts};
 use core::time::Duration;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -44,6 +45,7 @@ table! {
     FIRST_BYTE = "appproxy_time_to_first_byte_seconds" "histogram" "From a request's head to its answer's head, by model";
     DURATION = "appproxy_request_duration_seconds" "histogram" "From a request's head to its answer's end, by model";
     RETRIES = "appproxy_retries" "counter" "Attempts beyond a request's first";
+    FALLBACKS = "appproxy_fallbacks" "counter" "Requests for which another model of a fallback chain was tried";
     ABANDONED = "appproxy_responses_cut" "counter" "Answers that did not end well, by who cut them";
     CONNECTIONS = "appproxy_connections" "gauge" "Open connections of clients";
     EVENTS = "appproxy_bus_events" "counter" "Bus events for this authority, by event and outcome";
@@ -52,6 +54,9 @@ table! {
     CALLS = "appproxy_coordinator_calls" "counter" "Calls to the coordinator, by call and outcome";
     NOTICES = "appproxy_notices" "counter" "Notices for the operator, by code";
     ACKS = "appproxy_acks" "counter" "Acks, by outcome";
+    PROBES = "appproxy_probes" "counter" "Probes of backends, by outcome";
+    EJECTIONS = "appproxy_ejections" "counter" "Quarantines of backends that failed live traffic";
+    ENDS_LOST = "appproxy_health_reports_lost" "counter" "Ends of attempts that came too fast to be judged";
     LAST_PULL = "appproxy_last_full_pull_seconds_ago" "gauge" "Age of the last full pull applied; -1 before the first";
     GENERATION = "appproxy_view_generation" "gauge" "Number of the serving view in force";
     DIGEST = "appproxy_desired_state" "info" "Digest of what is applied; equal on all nodes that agree";
@@ -60,7 +65,7 @@ table! {
     BUS_UP = "appproxy_bus_connected" "gauge" "1 while the subscription stands, 0 while not, -1 when events are off";
     REGISTERED = "appproxy_registered" "gauge" "1 while the coordinator knows this worker";
     READY = "appproxy_ready" "gauge" "1 while /readyz answers 200";
-    BACKENDS = "appproxy_backends" "gauge" "Backends in the serving view";
+    BACKENDS = "appproxy_backends" "gauge" "Backends in the serving view, by health";
     MODELS = "appproxy_published_names" "gauge" "Published model names, aliases included";
     KEYS = "appproxy_keys" "gauge" "Model API keys held";
 }
@@ -101,6 +106,7 @@ label_set!(PullLabels { scope, outcome });
 label_set!(CallLabels { call, outcome });
 label_set!(Code { code });
 label_set!(OutcomeLabel { outcome });
+label_set!(HealthLabel { health });
 
 /// Seconds from a cache hit's fraction of a millisecond to the longest answers.
 #[derive(Debug, Clone)]
@@ -127,7 +133,7 @@ pub(crate) struct Levels {
     pub(crate) bus: i64,
     pub(crate) registered: bool,
     pub(crate) ready: bool,
-    pub(crate) backends: usize,
+    pub(crate) backends: HealthCounts,
     pub(crate) names: usize,
     pub(crate) keys: usize,
 }
@@ -141,6 +147,7 @@ pub(crate) struct Metrics {
     first_byte: ByModel,
     duration: ByModel,
     pub(crate) retries: Counter,
+    pub(crate) fallbacks: Counter,
     cut: Family<By, Counter>,
     pub(crate) connections: Gauge,
     events: Family<EventLabels, Counter>,
@@ -149,6 +156,9 @@ pub(crate) struct Metrics {
     calls: Family<CallLabels, Counter>,
     notices: Family<Code, Counter>,
     acks: Family<OutcomeLabel, Counter>,
+    probes: Family<OutcomeLabel, Counter>,
+    pub(crate) ejections: Counter,
+    pub(crate) ends_lost: Counter,
     pub(crate) apply: Histogram,
     /// Which request series exist, so that those of a backend that went can be dropped. Locked only when a series is
     /// new, and when backends go.
@@ -164,6 +174,7 @@ impl Default for Metrics {
             first_byte: Family::new_with_constructor(Seconds),
             duration: Family::new_with_constructor(Seconds),
             retries: Counter::default(),
+            fallbacks: Counter::default(),
             cut: Family::default(),
             connections: Gauge::default(),
             events: Family::default(),
@@ -172,6 +183,9 @@ impl Default for Metrics {
             calls: Family::default(),
             notices: Family::default(),
             acks: Family::default(),
+            probes: Family::default(),
+            ejections: Counter::default(),
+            ends_lost: Counter::default(),
             apply: Seconds.new_metric(),
             series: Mutex::default(),
         }
@@ -216,6 +230,7 @@ impl Metrics {
         add(to, FIRST_BYTE, self.first_byte.clone());
         add(to, DURATION, self.duration.clone());
         add(to, RETRIES, self.retries.clone());
+        add(to, FALLBACKS, self.fallbacks.clone());
         add(to, ABANDONED, self.cut.clone());
         add(to, CONNECTIONS, self.connections.clone());
         add(to, EVENTS, self.events.clone());
@@ -224,6 +239,9 @@ impl Metrics {
         add(to, CALLS, self.calls.clone());
         add(to, NOTICES, self.notices.clone());
         add(to, ACKS, self.acks.clone());
+        add(to, PROBES, self.probes.clone());
+        add(to, EJECTIONS, self.ejections.clone());
+        add(to, ENDS_LOST, self.ends_lost.clone());
         add(to, APPLY, self.apply.clone());
         add(to, LAST_PULL, fraction(levels.last_pull_age));
         add(to, GENERATION, level(i64::try_from(levels.generation).unwrap_or(i64::MAX)));
@@ -232,7 +250,7 @@ impl Metrics {
         add(to, BUS_UP, level(levels.bus));
         add(to, REGISTERED, level(i64::from(levels.registered)));
         add(to, READY, level(i64::from(levels.ready)));
-        add(to, BACKENDS, level(i64::try_from(levels.backends).unwrap_or(i64::MAX)));
+        add(to, BACKENDS, by_health(levels.backends));
         add(to, MODELS, level(i64::try_from(levels.names).unwrap_or(i64::MAX)));
         add(to, KEYS, level(i64::try_from(levels.keys).unwrap_or(i64::MAX)));
         let mut text = String::new();
@@ -287,6 +305,10 @@ impl Metrics {
         self.notices.get_or_create(&Code { code: code.to_owned() }).inc();
     }
 
+    pub(crate) fn probe(&self, outcome: &str) {
+        self.probes.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
+    }
+
     pub(crate) fn ack(&self, outcome: &str) {
         self.acks.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
     }
@@ -300,6 +322,15 @@ fn level(value: i64) -> Gauge<i64, AtomicI64> {
     let gauge = Gauge::default();
     gauge.set(value);
     gauge
+}
+
+fn by_health(counts: HealthCounts) -> Family<HealthLabel, Gauge> {
+    let family = Family::<HealthLabel, Gauge>::default();
+    for health in Health::ALL {
+        let count = i64::try_from(counts.of(health)).unwrap_or(i64::MAX);
+        family.get_or_create(&HealthLabel { health: health.label().to_owned() }).set(count);
+    }
+    family
 }
 
 fn fraction(value: f64) -> Gauge<f64, AtomicU64> {
@@ -325,6 +356,7 @@ mod tests {
         metrics.call("register", "200");
         metrics.notice("started");
         metrics.ack("sent");
+        metrics.probe("200");
         let text = metrics.export(Levels::default());
         let exported: BTreeSet<(&str, &str)> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();

@@ -1,26 +1,45 @@
-//! A build without a control plane: a plain router only.
+//! A build without a control plane: a plain router that probes nobody.
 
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
 use appproxy_core::exchange::Control as Situation;
 use appproxy_core::seed::Draws;
-use appproxy_core::serving::ServingSettings;
+use appproxy_core::serving::{ExchangeEnded, Serving, ServingSettings, ServingView};
+use tokio::sync::mpsc;
 
 use crate::Failed;
+use crate::clock::Clock;
 use crate::node::Node;
 
-/// What a node is a member of: nothing.
-#[derive(Debug)]
-pub(crate) struct Membership;
+/// What is served, for good.
+pub(crate) struct Candidate(Arc<ServingView>);
 
-impl Membership {
-    pub(crate) fn join(_: &Config, _: &ServingSettings, _: Draws, _: &Arc<Node>) -> Result<Self, Failed> {
-        Ok(Self)
+impl Candidate {
+    pub(crate) fn new(config: &Config, _: &mut Draws, _: Clock) -> Self {
+        Self(Serving::new(&ServingSettings::from(config)).view().clone())
     }
 
-    pub(crate) async fn leave(&self, node: &Node) {
-        node.set_situation(Situation::Alone { leaving: true });
+    pub(crate) fn view(&self) -> Arc<ServingView> {
+        self.0.clone()
+    }
+}
+
+/// What a node is a member of: nothing.
+pub(crate) struct Membership(Arc<Node>);
+
+impl Membership {
+    pub(crate) fn join(
+        _: Candidate,
+        _: mpsc::Receiver<ExchangeEnded>,
+        _: &Config,
+        node: &Arc<Node>,
+    ) -> Result<Self, Failed> {
+        Ok(Self(node.clone()))
+    }
+
+    pub(crate) async fn leave(&self) {
+        self.0.set_situation(Situation::Alone { leaving: true });
     }
 
     pub(crate) async fn drained(&mut self) {}

@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{self, Control, ExchangeRules};
+use appproxy_core::exchange::{self, Control, ExchangeRules, Loads, RetryBudget};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
-use appproxy_core::serving::ServingView;
+use appproxy_core::serving::{ExchangeEnded, ServingView};
 use arc_swap::ArcSwap;
 
+use crate::attempts::Calls;
 use crate::clock::Clock;
 use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
+use crate::witness::Witness;
 
 /// How many parts the per-model, per-key and per-request states are cut into, so that cores do not queue at one lock.
 const SHARDS: usize = 16;
@@ -32,6 +34,11 @@ pub(crate) struct Node {
     view: ArcSwap<ServingView>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
+    #[cfg(feature = "appproxy-common")]
+    loads: Loads,
+    budget: Mutex<RetryBudget>,
+    pub(crate) calls: Calls,
+    witness: Witness,
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
@@ -46,12 +53,14 @@ pub(crate) struct Parts {
     /// How it stands at first.
     pub(crate) situation: Control,
     pub(crate) view: Arc<ServingView>,
+    pub(crate) witness: Witness,
     pub(crate) draws: Draws,
 }
 
 impl Node {
     /// A node that serves `view`.
     pub(crate) fn new(mut parts: Parts) -> Self {
+        let loads = Loads::new();
         Self {
             clock: parts.clock,
             metrics: Metrics::default(),
@@ -61,7 +70,12 @@ impl Node {
             rules: parts.rules,
             view: ArcSwap::new(parts.view),
             situation: ArcSwap::from_pointee(parts.situation),
-            selections: core::array::from_fn(|_| Mutex::default()),
+            selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
+            #[cfg(feature = "appproxy-common")]
+            loads,
+            budget: Mutex::default(),
+            calls: Calls::default(),
+            witness: parts.witness,
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
             next_draw: AtomicUsize::new(0),
@@ -72,8 +86,19 @@ impl Node {
     #[cfg(feature = "appproxy-common")]
     pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
         self.view.store(view.clone());
+        if !changes.removed.is_empty() {
+            self.loads.forget_absent(view);
+        }
+        self.witness.forget(&changes.removed);
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());
+    }
+
+    /// An attempt at a backend has ended.
+    pub(crate) fn saw(&self, ended: &ExchangeEnded) {
+        if !self.witness.saw(ended) {
+            self.metrics.ends_lost.inc();
+        }
     }
 
     /// Takes note of how this node stands.
@@ -109,6 +134,11 @@ impl Node {
         lock(&self.selections, pool)
     }
 
+    /// What retries are left.
+    pub(crate) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The ledger that counts for `key`.
     pub(crate) fn ledger(&self, key: &impl Hash) -> MutexGuard<'_, RateLedger> {
         lock(&self.ledgers, key)
@@ -130,7 +160,7 @@ impl Node {
             digest: view.digest().to_string(),
             bus: -1,
             ready: control.ready(now),
-            backends: counts.backends + counts.static_backends,
+            backends: counts.health,
             names: counts.names,
             keys: counts.keys,
             ..Levels::default()

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use appproxy_core::serving::{ChangeSet, ServingView};
+use appproxy_core::serving::{ChangeSet, Health, HealthChange, ServingView};
 use appproxy_core::time::Moment;
 use appproxy_core::wire::malformed::{Malformed, MalformedKind};
 use appproxy_core::worker::{Event, Severity};
@@ -49,6 +49,17 @@ impl Observer {
                 metrics.call(call, outcome);
                 tracing::debug!(%call, %outcome, "a call to the coordinator ended");
             }
+            Event::ProbeEnded { backend, outcome } => {
+                metrics.probe(outcome);
+                let backend = backend.as_deref().unwrap_or("-");
+                tracing::debug!(%backend, %outcome, "a probe ended");
+            }
+            Event::Health(change) => {
+                if change.to == Health::Quarantined {
+                    metrics.ejections.inc();
+                }
+                say_health(change);
+            }
             Event::AckDropped { why } => metrics.ack(why),
             Event::AckSent => metrics.ack("sent"),
         }
@@ -89,6 +100,17 @@ impl Observer {
 
 fn say_malformed(malformed: &Malformed, unlogged: u64) {
     tracing::warn!(kind = malformed.kind.label(), unlogged, "{malformed}");
+}
+
+fn say_health(change: &HealthChange) {
+    let HealthChange { backend, from, to, why } = change;
+    match to {
+        Health::Down | Health::Quarantined => {
+            tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now");
+        }
+        Health::WarmingUp => tracing::info!(%backend, %from, %to, %why, "a backend is not ready yet"),
+        Health::Unknown | Health::Ready => tracing::info!(%backend, %from, %to, %why, "a backend takes requests"),
+    }
 }
 
 #[cfg(test)]

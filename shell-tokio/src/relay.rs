@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use crate::attempts::Freeing;
 use crate::data::{self, InFlight};
 use crate::node::Node;
 
@@ -28,7 +29,8 @@ pub(crate) struct Relay {
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     first_byte: Duration,
     ending: Ending,
-    _in_flight: InFlight,
+    /// Dropped last: what is counted, and who waits, hear of the end when it has come.
+    _counts: (InFlight, Option<Freeing>),
 }
 
 /// Where a relay stands.
@@ -43,7 +45,12 @@ enum Ending {
 
 impl Relay {
     /// Passes `upstream` on.
-    pub(crate) fn new(upstream: Incoming, committed: Committed, node: Arc<Node>, in_flight: InFlight) -> Self {
+    pub(crate) fn new(
+        upstream: Incoming,
+        committed: Committed,
+        node: Arc<Node>,
+        counts: (InFlight, Option<Freeing>),
+    ) -> Self {
         let idle = node.rules().idle_timeout;
         let first_byte = node.clock.moment().since(committed.trail().arrived());
         let last = Instant::now();
@@ -51,7 +58,7 @@ impl Relay {
         // A token of its own: waiting at the shared one would have all streams queue at its lock for each chunk.
         let cut = Box::pin(node.phases.cutting.child_token().cancelled_owned());
         let (committed, ending) = (Some(committed), Ending::None);
-        Self { upstream, committed, node, idle, last, timer, cut, first_byte, ending, _in_flight: in_flight }
+        Self { upstream, committed, node, idle, last, timer, cut, first_byte, ending, _counts: counts }
     }
 
     fn record(&mut self, end: EndOfBody) {

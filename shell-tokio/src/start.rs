@@ -8,16 +8,16 @@ use appproxy_core::config::server::BindAddress;
 use appproxy_core::config::worker::Mode;
 use appproxy_core::exchange::{Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{Serving, ServingSettings};
 use tokio::task::JoinSet;
 
 use crate::body::Bounds;
 use crate::clock::Clock;
 use crate::listen::{BoundAddress, Listener, Plane};
-use crate::membership::Membership;
+use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
+use crate::witness::Witness;
 use crate::{Failed, admin, data, tls};
 
 /// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
@@ -49,7 +49,8 @@ impl Running {
         getrandom::fill(&mut seed).map_err(|error| Failed::run(format!("no randomness: {error}")))?;
         let mut draws = Draws::new(Seed(seed));
 
-        let settings = ServingSettings::from(&config);
+        let candidate = Candidate::new(&config, &mut draws, clock);
+        let (witness, ends) = Witness::new();
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
@@ -60,8 +61,9 @@ impl Running {
                 None => Control::Alone { leaving: false },
             },
             // The static backends; a worker's first pull brings the rest.
-            view: Serving::new(&settings).view().clone(),
-            draws: draws.child(),
+            view: candidate.view(),
+            witness,
+            draws,
         }));
 
         let listeners = open_all(&config.server.bind, config.server.socket_mode).await?;
@@ -82,7 +84,7 @@ impl Running {
         }
         tasks.spawn(admin.accept(admin_listener));
 
-        let membership = Membership::join(&config, &settings, draws, &node)?;
+        let membership = Membership::join(candidate, ends, &config, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }
@@ -118,7 +120,7 @@ impl Running {
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
     pub async fn stop(mut self) {
         let server = &self.config.server;
-        self.membership.leave(&self.node).await;
+        self.membership.leave().await;
         let all_done = self.planes.data.all_done();
         self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
         self.membership.drained().await;

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::error::Error;
+use std::io::{self, ErrorKind};
 
 use appproxy_core::exchange::{FailStage, Failure, Payload};
 use http::{Request, Response};
@@ -12,6 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::body::Outgoing;
+use crate::marked::{Marking, Served};
 use crate::tls;
 
 /// Below the 5 s after which uvicorn, which most LLM servers stand on, closes an idle connection.
@@ -22,7 +24,9 @@ const IDLE_PER_REPLICA: usize = 256;
 /// A client of all replicas. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    client: Client<HttpsConnector<HttpConnector>, Outgoing>,
+    pooled: Client<Marking<HttpsConnector<HttpConnector>>, Outgoing>,
+    /// Keeps no connection for another request.
+    fresh: Client<Marking<HttpsConnector<HttpConnector>>, Outgoing>,
 }
 
 impl Upstream {
@@ -38,23 +42,30 @@ impl Upstream {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_PER_REPLICA)
-            .build(connector);
-        Ok(Self { client })
+        let client = |idle: usize| {
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(idle)
+                .build(Marking(connector.clone()))
+        };
+        Ok(Self { pooled: client(IDLE_PER_REPLICA), fresh: client(0) })
     }
 
     /// Sends a request; the answer is its head, with a body that is read as the client takes it. Dropping either
-    /// closes the connection.
+    /// closes the connection. `fresh`: over a connection of its own.
     pub(crate) async fn send(
         &self,
         request: Request<Payload>,
         first_byte_timeout: Duration,
+        fresh: bool,
     ) -> Result<Response<Incoming>, (FailStage, Failure)> {
-        match tokio::time::timeout(first_byte_timeout, self.client.request(request.map(Outgoing::from))).await {
-            Ok(Ok(response)) => Ok(response),
+        let client = if fresh { &self.fresh } else { &self.pooled };
+        match tokio::time::timeout(first_byte_timeout, client.request(request.map(Outgoing::from))).await {
+            Ok(Ok(response)) => {
+                Served::set(response.extensions());
+                Ok(response)
+            }
             Ok(Err(error)) => {
                 // The client's own words may name an address: for the log only, and only when asked for.
                 tracing::debug!(error = &error as &dyn Error, "an attempt failed");
@@ -67,17 +78,31 @@ impl Upstream {
 
 fn classify(error: &hyper_util::client::legacy::Error) -> (FailStage, Failure) {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    let mut timed_out = false;
-    let mut never_written = false;
+    let (mut timed_out, mut never_written, mut closed) = (false, false, false);
     while let Some(error) = cause {
-        timed_out |= error.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
-        never_written |= error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled);
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            timed_out |= io.kind() == ErrorKind::TimedOut;
+            closed |= matches!(
+                io.kind(),
+                ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::UnexpectedEof
+            );
+        }
+        if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
+            never_written |= hyper.is_canceled();
+            closed |= hyper.is_incomplete_message();
+        }
         cause = error.source();
     }
-    match (error.is_connect() || never_written, timed_out) {
-        (true, true) => (FailStage::Connect, Failure::TimedOut),
-        (true, false) => (FailStage::Connect, Failure::Broke),
-        (false, true) => (FailStage::AwaitHead, Failure::TimedOut),
-        (false, false) => (FailStage::AwaitHead, Failure::Broke),
-    }
+    let failure = if timed_out { Failure::TimedOut } else { Failure::Broke };
+    let stage = if error.is_connect() || never_written {
+        FailStage::Connect
+    } else if closed && error.connect_info().is_some_and(Served::before) {
+        FailStage::Stale
+    } else {
+        FailStage::AwaitHead
+    };
+    (stage, failure)
 }

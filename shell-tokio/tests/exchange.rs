@@ -17,7 +17,7 @@ const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","c
 
 async fn worker(replicas: &[&StageReplica]) -> Running {
     let mut text = "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\n  shutdown_timeout: \"200ms\"\n\
-                    admin:\n  bind_address: \"127.0.0.1:0\"\nbackends:\n"
+                    admin:\n  bind_address: \"127.0.0.1:0\"\npassive: {failures: 1000}\nbackends:\n"
         .to_owned();
     for (number, replica) in replicas.iter().enumerate() {
         text += &format!("  - {{name: b{number}, url: \"http://{}\", models: [m]}}\n", replica.address());

@@ -46,12 +46,14 @@ pub struct StaticBackend {
     pub api_key: Option<Secret>,
     /// Its weight among the backends of a model, 0 to 1000; 0 takes nothing.
     pub weight: u32,
-    /// The names it serves, aliases included, none twice.
+    /// The names it serves, aliases included, none twice; empty: those it lists itself.
     pub models: Vec<Arc<str>>,
     /// For each alias the name that the backend itself knows; no alias is such a name.
     pub aliases: Vec<(Arc<str>, Arc<str>)>,
     /// Its part in disaggregated serving.
     pub role: Option<BackendRole>,
+    /// Whether it is probed, when anything is.
+    pub probed: bool,
     /// Retry settings for this backend alone.
     pub retry_override: Option<RetryOverride>,
 }
@@ -84,14 +86,19 @@ pub(super) const ROLES: &[(&str, BackendRole)] = &[("prefill", BackendRole::Pref
 const GENERIC_ALIKE: &[&str] =
     &["continuum-router", "custom", "llamacpp", "lmstudio", "mlxcel", "nim", "ollama", "sglang", "tgi"];
 
-/// Reads `backends`.
-pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Vec<StaticBackend> {
+/// Reads `backends`; `probes`: whether anything is probed.
+pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>, probes: bool) -> Vec<StaticBackend> {
     let mut names = BTreeSet::new();
     let items = reader.items(root, "backends");
-    items.iter().filter_map(|item| read_backend(reader, item, &mut names)).collect()
+    items.iter().filter_map(|item| read_backend(reader, item, &mut names, probes)).collect()
 }
 
-fn read_backend(reader: &mut Reader<'_>, item: &Section<'_>, names: &mut BTreeSet<String>) -> Option<StaticBackend> {
+fn read_backend(
+    reader: &mut Reader<'_>,
+    item: &Section<'_>,
+    names: &mut BTreeSet<String>,
+    probes: bool,
+) -> Option<StaticBackend> {
     let name = read_name(reader, item, names);
     let kind = read_type(reader, item);
     let given = reader.value(item, "url", addresses::http_url);
@@ -105,13 +112,27 @@ fn read_backend(reader: &mut Reader<'_>, item: &Section<'_>, names: &mut BTreeSe
     let api_key = reader.secret(item, "api_key");
     let weight = reader.value(item, "weight", forms::weight).unwrap_or(1);
     let (models, aliases) = read_models(reader, item);
-    if models.is_empty() {
-        reader.warn(item.at, item.key("models"), "serves nothing: no model is named");
+    let checks = reader.section(item, "health_checks");
+    let probed = reader.value(&checks, "enabled", forms::boolean).unwrap_or(true);
+    reader.finish(&checks);
+    if models.is_empty() && !(probed && probes) {
+        reader.warn(item.at, item.key("models"), "serves nothing: no model is named, and it is not asked for its own");
     }
     let role = reader.choice(item, "role", ROLES);
     let retry_override = read_override(reader, item);
     reader.finish(item);
-    Some(StaticBackend { name: name?.into(), kind, url: url?, api_key, weight, models, aliases, role, retry_override })
+    Some(StaticBackend {
+        name: name?.into(),
+        kind,
+        url: url?,
+        api_key,
+        weight,
+        models,
+        aliases,
+        role,
+        probed,
+        retry_override,
+    })
 }
 
 fn read_name(reader: &mut Reader<'_>, item: &Section<'_>, names: &mut BTreeSet<String>) -> Option<String> {

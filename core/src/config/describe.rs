@@ -73,6 +73,8 @@ pub fn describe(config: &Config) -> String {
 
 fn describe_worker(page: &mut Page, worker: &WorkerConfig) {
     let traffic_key = match &worker.mode {
+        // It is no section of the file.
+        Mode::Plain => return,
         Mode::Router(router) => {
             page.section(0, "appproxy_router");
             page.plain(1, "enabled", true);
@@ -172,6 +174,10 @@ fn describe_backend(page: &mut Page, backend: &StaticBackend) {
     }
     if let Some(role) = backend.role {
         page.word(2, "role", backends::ROLES, role);
+    }
+    if !backend.probed {
+        page.section(2, "health_checks");
+        page.plain(3, "enabled", false);
     }
     if let Some(retry) = &backend.retry_override {
         page.section(2, "retry_override");

@@ -1,12 +1,13 @@
 //! `health_checks` and `passive`: how a replica is judged (data-plane 4).
 
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 use super::forms;
 use super::reader::{Reader, Section};
 
 /// `health_checks`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthChecks {
     /// Whether replicas are probed.
     pub enabled: bool,
@@ -26,6 +27,11 @@ pub struct HealthChecks {
     pub max_warmup_duration: Duration,
 }
 
+impl HealthChecks {
+    /// The path that is asked unless another is configured.
+    pub const ENDPOINT: &str = "/v1/models";
+}
+
 impl Default for HealthChecks {
     fn default() -> Self {
         Self {
@@ -34,7 +40,7 @@ impl Default for HealthChecks {
             timeout: Duration::from_secs(10),
             unhealthy_threshold: 3,
             healthy_threshold: 2,
-            endpoint: "/v1/models".to_owned(),
+            endpoint: Self::ENDPOINT.to_owned(),
             warmup_check_interval: Duration::from_secs(1),
             max_warmup_duration: Duration::from_secs(300),
         }
@@ -42,7 +48,7 @@ impl Default for HealthChecks {
 }
 
 /// `passive`: live traffic as a witness.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passive {
     /// Failures in a row that quarantine a replica.
     pub failures: u32,

@@ -127,6 +127,7 @@ pub fn load(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, 
 fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
     let asked = worker_section::asked(reader, root);
     let server = server::read(reader, root, asked == Asked::Legacy);
+    let health_checks = health::read(reader, root);
     let config = Config {
         worker: worker_section::read(reader, root, asked, &server),
         admin: server::read_admin(reader, root, &server),
@@ -134,9 +135,9 @@ fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
         routing: routing::read(reader, root, asked == Asked::Legacy),
         request: routing::read_request(reader, root),
         fallback: fallback::read(reader, root),
-        backends: backends::read(reader, root),
+        backends: backends::read(reader, root, health_checks.enabled),
         api_keys: api_keys::read(reader, root, asked != Asked::Plain),
-        health_checks: health::read(reader, root),
+        health_checks,
         passive: health::read_passive(reader, root),
         logging: logging::read(reader, root),
         journal: logging::read_journal(reader, root),

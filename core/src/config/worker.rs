@@ -52,10 +52,39 @@ pub struct WorkerConfig {
     pub max_staleness: Option<Duration>,
 }
 
-/// The two workers. One process runs one of them.
+impl WorkerConfig {
+    /// What a plain router runs with: no coordinator is ever spoken to, and nothing but `mode` counts.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self {
+            mode: Mode::Plain,
+            coordinator_url: String::new(),
+            api_secret: Secret::new(""),
+            redis_url: None,
+            ca_file: None,
+            authority: Arc::default(),
+            hostname: String::new(),
+            tls_listen: false,
+            tls_advertised: false,
+            api_port: 0,
+            traffic_port: 0,
+            heartbeat_period: Duration::ZERO,
+            reconcile_interval: Duration::ZERO,
+            events_enabled: false,
+            event_dialect: EventDialect::default(),
+            call_timeout: Duration::ZERO,
+            pull_timeout: Duration::ZERO,
+            max_staleness: None,
+        }
+    }
+}
+
+/// The two workers, and the router without one. One process runs one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
+    /// No worker section: static backends only. Never read from a file; see [`WorkerConfig::plain`].
+    Plain,
     /// Model names and model API keys.
     Router(RouterMode),
     /// Sub-domains and access tokens.

@@ -3,6 +3,7 @@
 //! Events and pulls only *edit* [`Desired`]. What is served is a pure function of it ([`reconcile()`]), whatever the
 //! order of the edits; `serving` keeps the same result up to date from what [`Desired::take_touched`] names.
 
+mod address;
 mod backend;
 mod digest;
 mod edit;
@@ -13,6 +14,7 @@ mod router;
 mod rules;
 mod touched;
 
+pub use address::{X_API_KEY, X_GOOG_API_KEY};
 pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documented_weight};
 pub use digest::{StateDigest, pseudonym, pseudonymised};
 pub use edit::Desired;

@@ -1,31 +1,33 @@
-//! Trying replicas, one after the other, until one answers or none is left (data-plane 3.2, 3.3, 3.4, 3.7).
+//! One replica, asked and not yet answering (data-plane 3.4, 9).
 
-use bytes::Bytes;
-use http::Request;
-use http::response;
+use core::time::Duration;
+use http::header::RETRY_AFTER;
+use http::{StatusCode, response};
 use std::sync::Arc;
 
 use super::answer::Answer;
+use super::budget::RetryBudget;
+use super::choosing::{Choosing, Tries};
 use super::committed::{Committed, ReplyHead, commit};
 use super::control::Node;
 use super::denial::{Code, Denial};
-use super::outbound::{Payload, build, speaks};
+use super::load::Ticket;
 use super::outcome::Outcome;
-use super::passage::Passage;
-use super::peek::Peek;
-use super::selection::Selection;
 use crate::desired::Backend;
-use crate::serving::PoolKey;
+use crate::serving::{AttemptEnd, PoolKey};
+use crate::time::Moment;
 
 /// How far an attempt had come when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailStage {
-    /// Nothing of the request was sent: no connection, or a pooled one that proved closed before it took a byte.
-    /// Another replica may always be tried.
+    /// Nothing of the request was sent: no connection. Another replica may always be tried.
     Connect,
+    /// A connection that had served before proved closed before any byte of the answer came. Says nothing about the
+    /// replica: the same request goes to it once more, on a fresh connection.
+    Stale,
     /// Some of the request may have been sent.
     SendHead,
-    /// The request was sent, and no answer had begun.
+    /// The request was sent, and no whole head of an answer came.
     AwaitHead,
 }
 
@@ -38,62 +40,30 @@ pub enum Failure {
     TimedOut,
 }
 
-/// A request that passed every gate. Nothing was sent yet.
-pub struct Admitted {
-    pub(super) passage: Passage,
-    pub(super) model: Arc<str>,
-    pub(super) pool: PoolKey,
-    pub(super) body: Bytes,
-    /// Where the model stands in the body; `None` when it stands in the path.
-    pub(super) place: Option<Peek>,
-}
+/// A 503 that asks for a longer wait than this is passed on at once: the client can wait as well as we can.
+const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(2);
 
-impl core::fmt::Debug for Admitted {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Admitted({:?}, {} bytes)", self.passage, self.body.len())
-    }
-}
-
-impl Admitted {
-    /// What a shard of [`Selection`] is chosen by: one pool's picks follow one draw.
-    #[must_use]
-    pub const fn pool(&self) -> &PoolKey {
-        &self.pool
-    }
-
-    /// Picks a replica and makes the request for it.
-    ///
-    /// # Errors
-    /// The answer, when there is no candidate (503) or it does not speak this surface (501).
-    pub fn attempt(
-        self,
-        selection: &mut Selection,
-        node: Node<'_>,
-    ) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
-        Tries { admitted: self, tried: Vec::new() }.next(selection, node)
-    }
-
-    /// The client went away before a replica was tried.
-    #[must_use]
-    pub fn gone(self) -> Outcome {
-        self.passage.gone()
-    }
-}
-
-/// What is left to try.
+/// One replica, asked and not yet answering. Ends in exactly one of its methods; its place at the replica is given back
+/// by whatever way it ends.
 #[derive(Debug)]
-struct Tries {
-    admitted: Admitted,
-    /// Names of the replicas that were tried.
-    tried: Vec<Arc<str>>,
-}
-
-/// One replica, asked and not yet answering. Ends in exactly one of its methods.
-#[derive(Debug)]
-#[must_use = "an attempt ends by `head`, `failed` or `gone`"]
+#[must_use = "an attempt ends by `head`, `failed`, `refuse` or `gone`"]
 pub struct Attempt {
-    tries: Tries,
-    backend: Arc<Backend>,
+    pub(super) tries: Tries,
+    pub(super) backend: Arc<Backend>,
+    pub(super) ticket: Ticket,
+    pub(super) sent: Moment,
+    /// Whether the request must not go out on a pooled connection.
+    pub(super) fresh: bool,
+}
+
+/// What becomes of a replica's answer.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
+pub enum Head {
+    /// It goes to the client. From here on nothing is tried again.
+    Commit(Committed, ReplyHead),
+    /// Its body is dropped, and another replica is chosen.
+    Again(Choosing),
 }
 
 impl Attempt {
@@ -103,21 +73,48 @@ impl Attempt {
         &self.backend
     }
 
-    /// As [`Admitted::pool`].
+    /// As [`Choosing::pool`].
     #[must_use]
     pub const fn pool(&self) -> &PoolKey {
-        &self.tries.admitted.pool
+        self.tries.pool()
     }
 
-    /// The replica's answer began: its head, made fit for the client. From here on nothing is tried again.
+    /// Whether the request must go out on a connection of its own: the one before it was stale, or its body is too large
+    /// to be sent twice, so that it must not meet a stale one.
+    #[must_use]
+    pub const fn needs_fresh_connection(&self) -> bool {
+        self.fresh
+    }
+
+    /// The replica's answer began: its head, made fit for the client; or, for 502, 503 and 504, the next attempt, if
+    /// one is left.
     ///
     /// # Errors
     /// The answer to give instead of the replica's, whose body is then dropped.
-    pub fn head(self, reply: response::Parts, _node: Node<'_>) -> Result<(Committed, ReplyHead), Box<Answer>> {
-        commit(self.tries.admitted.passage, &self.backend, reply)
+    pub fn head(self, reply: response::Parts, budget: &mut RetryBudget, node: Node<'_>) -> Result<Head, Box<Answer>> {
+        let Self { mut tries, backend, ticket, sent, .. } = self;
+        let took = node.now.moment.since(sent);
+        let status = reply.status;
+        tries.trail().settle(AttemptEnd::Answered(status.as_u16()));
+        if let Some(record) = tries.trail().attempts.last_mut() {
+            record.first_byte = Some(took);
+        }
+        if is_upstream_failure(status) {
+            let waits = asked_wait(&reply).is_none_or(|wait| wait <= LONGEST_ASKED_WAIT);
+            if tries.replayable(node.rules) {
+                tries = match tries.further(budget, node, waits) {
+                    Ok(choosing) => return Ok(Head::Again(choosing)),
+                    Err(tries) => tries,
+                };
+            }
+        } else {
+            // A failure that comes fast must not look like a fast replica.
+            ticket.load().note_first_byte(took, node.now.moment);
+        }
+        commit(tries.into_passage(), &backend, reply, ticket).map(|(committed, head)| Head::Commit(committed, head))
     }
 
-    /// The attempt failed at `stage`: the next replica, if that is safe and one is left.
+    /// The attempt failed at `stage`: the next one, if that is safe and one is left.
     ///
     /// # Errors
     /// The answer, when there is nothing more to try.
@@ -125,69 +122,56 @@ impl Attempt {
         self,
         stage: FailStage,
         failure: Failure,
-        selection: &mut Selection,
+        budget: &mut RetryBudget,
         node: Node<'_>,
-    ) -> Result<(Self, Request<Payload>), Box<Answer>> {
-        let Self { tries, .. } = self;
-        match (stage, failure) {
-            (FailStage::Connect, _) => tries.next(selection, node),
-            // The replica may be at work on it: what may be sent twice is for the retry policy to say.
-            (FailStage::SendHead | FailStage::AwaitHead, Failure::TimedOut) => {
-                Err(tries.admitted.passage.refuse(&Denial::new(
-                    Code::UpstreamTimeout,
-                    "The model did not begin to answer in time. Try again, or ask for a shorter answer.",
-                )))
-            }
-            (FailStage::SendHead | FailStage::AwaitHead, Failure::Broke) => {
-                Err(tries.admitted.passage.refuse(&upstream_error()))
-            }
+    ) -> Result<Choosing, Box<Answer>> {
+        let Self { mut tries, backend, ticket, sent, fresh } = self;
+        if stage == FailStage::Stale && failure == Failure::Broke && !fresh {
+            return Ok(tries.on_a_fresh_connection(&backend));
         }
+        tries.trail().settle(match (stage, failure) {
+            (FailStage::Connect, _) => AttemptEnd::NotConnected,
+            (_, Failure::Broke) => AttemptEnd::Broke,
+            (_, Failure::TimedOut) => AttemptEnd::Silent,
+        });
+        if stage != FailStage::Connect && failure == Failure::TimedOut {
+            ticket.load().note_first_byte(node.now.moment.since(sent), node.now.moment);
+            // The replica may be computing: asking another one would have both do it.
+            return Err(tries.into_passage().refuse(&Denial::new(
+                Code::UpstreamTimeout,
+                "The model did not begin to answer in time. Try again, or ask for a shorter answer.",
+            )));
+        }
+        drop(ticket);
+        // What was not sent may be sent, however large.
+        if stage != FailStage::Connect && !tries.replayable(node.rules) {
+            return Err(tries.into_passage().refuse(&upstream_error()));
+        }
+        tries.further(budget, node, true).map_err(|tries| tries.into_passage().refuse(&upstream_error()))
     }
 
     /// Refuses for a reason that only the shell can see.
     #[must_use]
     pub fn refuse(self, denial: &Denial) -> Box<Answer> {
-        self.tries.admitted.passage.refuse(denial)
+        self.tries.into_passage().refuse(denial)
     }
 
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {
-        self.tries.admitted.passage.gone()
+        self.tries.into_passage().gone()
     }
 }
 
-impl Tries {
-    fn next(mut self, selection: &mut Selection, node: Node<'_>) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
-        loop {
-            let spent = u32::try_from(self.tried.len()).unwrap_or(u32::MAX) > node.rules.max_retries;
-            // The view of this moment: a replica that went away meanwhile gets no new attempt.
-            let pool = self.admitted.passage.holder.pool(&self.admitted.model, node).filter(|_| !spent);
-            let Some(backend) = pool.and_then(|pool| selection.pick(pool, &self.tried)) else {
-                return Err(self.exhausted());
-            };
-            let trail = &mut self.admitted.passage.trail;
-            if !speaks(backend.kind, trail.surface) {
-                return Err(self.admitted.passage.refuse(&not_spoken()));
-            }
-            trail.backend = Some(backend.name.clone());
-            trail.attempts = trail.attempts.saturating_add(1);
-            self.tried.push(backend.name.clone());
-            // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
-            if let Some(request) = build(&self.admitted, &backend, node.rules) {
-                return Ok((Attempt { tries: self, backend }, request));
-            }
-        }
-    }
+/// Whether a status says that another replica may do better.
+const fn is_upstream_failure(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
 
-    fn exhausted(self) -> Box<Answer> {
-        let denial = if self.tried.is_empty() {
-            Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
-        } else {
-            upstream_error()
-        };
-        self.admitted.passage.refuse(&denial)
-    }
+/// `retry-after` in seconds; a date is taken for a long time.
+fn asked_wait(reply: &response::Parts) -> Option<Duration> {
+    let text = reply.headers.get(RETRY_AFTER)?.to_str().ok()?;
+    Some(text.trim().parse().map_or(Duration::MAX, Duration::from_secs))
 }
 
 /// What 502 says: never an address.

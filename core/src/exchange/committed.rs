@@ -8,9 +8,11 @@ use super::answer::Answer;
 use super::attempt::upstream_error;
 use super::denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 use super::headers;
+use super::load::Ticket;
 use super::outcome::{EndOfBody, Outcome, Trail};
 use super::passage::Passage;
 use crate::desired::Backend;
+use crate::serving::AttemptEnd;
 
 /// The head to send to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +23,31 @@ pub struct ReplyHead {
     pub headers: HeaderMap,
 }
 
-/// A running answer.
+/// A running answer. It can only end: what an attempt may still do, it may not.
+///
+/// ```
+/// # use appproxy_core::exchange::*;
+/// fn fails(attempt: Attempt, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = attempt.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use appproxy_core::exchange::*;
+/// fn fails(committed: Committed, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = committed.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
+///
+/// Nor is the attempt still there once its answer began:
+///
+/// ```compile_fail,E0382
+/// # use appproxy_core::exchange::*;
+/// fn both(attempt: Attempt, reply: http::response::Parts, budget: &mut RetryBudget, node: Node<'_>) {
+///     let _ = attempt.head(reply, budget, node);
+///     let _ = attempt.failed(FailStage::AwaitHead, Failure::Broke, budget, node);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "an answer ends by `ended`"]
 pub struct Committed {
@@ -31,6 +57,8 @@ pub struct Committed {
     event_stream: bool,
     body_bytes: u64,
     tail: Tail,
+    /// Its place at the replica, given back with it.
+    _ticket: Ticket,
 }
 
 impl Committed {
@@ -72,7 +100,13 @@ impl Committed {
 
     /// The answer is over.
     #[must_use]
-    pub fn ended(self, end: EndOfBody) -> Outcome {
+    pub fn ended(mut self, end: EndOfBody) -> Outcome {
+        self.trail.settle(match end {
+            EndOfBody::Complete => AttemptEnd::Answered(self.status.as_u16()),
+            EndOfBody::UpstreamBroke => AttemptEnd::BrokeOff,
+            EndOfBody::UpstreamIdle => AttemptEnd::FellSilent,
+            EndOfBody::DownstreamGone | EndOfBody::NodeStopped => AttemptEnd::Abandoned,
+        });
         let mut outcome = self.trail.end(self.status, None, end);
         outcome.body_bytes = self.body_bytes;
         outcome
@@ -81,14 +115,16 @@ impl Committed {
 
 /// Decides what becomes of a replica's answer by its head.
 pub(super) fn commit(
-    passage: Passage,
+    mut passage: Passage,
     backend: &Backend,
     reply: response::Parts,
+    ticket: Ticket,
 ) -> Result<(Committed, ReplyHead), Box<Answer>> {
     let response::Parts { status, mut headers, .. } = reply;
     let ours_is_wrong = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if ours_is_wrong && backend.credential.is_some() {
         // The client's key was good; it is our own that the backend refused.
+        passage.trail.credential_refused = true;
         return Err(passage.refuse(&upstream_error()));
     }
     if status.is_server_error() && !tells_more(&headers) {
@@ -100,7 +136,8 @@ pub(super) fn commit(
     if waits && !headers.contains_key(RETRY_AFTER) {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     }
-    let committed = Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default() };
+    let committed =
+        Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default(), _ticket: ticket };
     Ok((committed, ReplyHead { status, headers }))
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::exchange::selection::Selection;
+use crate::exchange::attempt::Head;
 use crate::exchange::testing::{World, chat, header, lines_of, request, said};
 
 type Answered = Result<(Committed, ReplyHead), Box<Answer>>;
@@ -13,9 +13,13 @@ fn reply(status: u16, lines: &[&str]) -> response::Parts {
 
 fn answered_to(parts: http::request::Parts, model: &str, reply: response::Parts) -> Answered {
     let mut world = World::new();
-    let admitted = world.admit(parts, &format!("{{\"model\":\"{model}\"}}")).unwrap();
-    let (attempt, _) = admitted.attempt(&mut Selection::new(), world.node()).unwrap();
-    attempt.head(reply, world.node())
+    world.rules.max_retries = 0;
+    let (attempt, _) = world.first(parts, model).unwrap();
+    let mut budget = core::mem::take(&mut world.budget);
+    match attempt.head(reply, &mut budget, world.node())? {
+        Head::Commit(committed, head) => Ok((committed, head)),
+        Head::Again(choosing) => panic!("not passed on: {choosing:?}"),
+    }
 }
 
 fn answered(status: u16, lines: &[&str]) -> Answered {
@@ -55,6 +59,9 @@ fn r2_a_refusal_of_our_own_credential_is_not_the_clients_affair() {
         let answer = answered_to(chat("root"), "gpt", reply(status, &[JSON])).unwrap_err();
         assert_eq!(said(&answer), wanted);
         assert_eq!(answer_backend(&answer), "openai");
+        let trail = &answer.outcome.trail;
+        assert_eq!(trail.credential_refused().map(|name| &**name), Some("openai"));
+        assert_eq!(trail.attempted()[0].ended.end, AttemptEnd::Answered(status));
     }
     assert!(answered_to(chat("root"), "gpt", reply(404, &[JSON])).is_ok());
 }

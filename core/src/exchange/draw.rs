@@ -44,6 +44,11 @@ impl<K: PartialEq> Draw<K> {
         &self.keys
     }
 
+    /// A child's part of the whole.
+    pub(super) fn share(&self, at: usize) -> f64 {
+        self.parts.get(at).map_or(0.0, |part| *part as f64 / self.sum as f64)
+    }
+
     /// The next child in turn.
     pub(super) fn next(&mut self) -> Option<usize> {
         turn(&mut self.first, &self.parts, self.sum, |_| true)

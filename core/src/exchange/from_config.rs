@@ -1,6 +1,7 @@
 //! The part of the configuration that exchanges depend on.
 
 use super::cors::AllowedOrigins;
+use super::fallback::Fallbacks;
 use super::operator_keys::{OperatorKey, OperatorKeys};
 use super::rules::{ExchangeRules, KeyGate, RewriteModel};
 use crate::access::address::TrustedProxies;
@@ -12,7 +13,7 @@ use crate::config::worker::Mode;
 
 impl From<&Config> for ExchangeRules {
     fn from(config: &Config) -> Self {
-        let Config { server, request, routing, api_keys, .. } = config;
+        let Config { server, request, routing, api_keys, fallback, .. } = config;
         let proxies = server.trusted_proxies.iter().map(String::as_str);
         Self {
             // The file's reader has checked the entries; trusting nobody is the safe side of a mistake there.
@@ -28,6 +29,13 @@ impl From<&Config> for ExchangeRules {
             allowed_origins: AllowedOrigins::new(server.cors_allowed_origins.iter().map(String::as_str)),
             max_body_size: server.max_body_size,
             max_retries: request.max_retries,
+            retry_buffer: request.retry_buffer,
+            strategy: routing.strategy,
+            // The file's reader has checked the name.
+            affinity_header: routing.affinity_header.as_deref().and_then(|name| name.parse().ok()),
+            max_in_flight: routing.max_in_flight,
+            queue_timeout: routing.queue_timeout,
+            fallbacks: Fallbacks::new(fallback),
             connect_timeout: request.connect_timeout,
             first_byte_timeout: request.first_byte_timeout,
             idle_timeout: request.idle_timeout,
@@ -63,5 +71,31 @@ fn hide_forbidden_models(config: &Config) -> bool {
         #[cfg(feature = "appproxy-router")]
         Some(Mode::Router(router)) => router.hide_forbidden_models,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::selection::Strategy;
+    use core::time::Duration;
+
+    #[test]
+    fn what_the_file_says_of_retry_choice_and_chains_is_in_the_rules() {
+        let text = "selection_strategy: prefix_aware\n\
+                    routing: {affinity_header: X-Session, max_in_flight: 7, queue_timeout: 3s}\n\
+                    request: {max_retries: 4, retry_buffer: 2KiB}\n\
+                    fallback: {fallback_chains: {a: [b], b: [c]}}\n";
+        let rules = ExchangeRules::from(&crate::config::load(text, &|_| None).unwrap().config);
+        assert_eq!((rules.strategy, rules.max_retries, rules.retry_buffer), (Strategy::PrefixAware, 4, 2048));
+        assert_eq!(rules.affinity_header.as_ref().map(http::HeaderName::as_str), Some("x-session"));
+        assert_eq!((rules.max_in_flight, rules.queue_timeout), (Some(7), Duration::from_secs(3)));
+        assert_eq!(rules.fallbacks.after("a").map(|order| order.len()), Some(2));
+        // Nothing said: as documented.
+        let rules = ExchangeRules::from(&crate::config::load("", &|_| None).unwrap().config);
+        let default = ExchangeRules::default();
+        assert_eq!((rules.strategy, rules.max_retries), (default.strategy, default.max_retries));
+        assert_eq!((rules.retry_buffer, rules.max_in_flight), (default.retry_buffer, default.max_in_flight));
+        assert_eq!((rules.queue_timeout, rules.fallbacks.is_empty()), (default.queue_timeout, true));
     }
 }

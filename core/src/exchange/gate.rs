@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use super::outcome::{Outcome, Trail};
 use super::pages;
 use super::passage::Passage;
 use super::surface::{self, Destination, Nowhere};
+use super::unpack::Coding;
 use crate::access::address::{Peer, client_address};
 use crate::access::rate_ledger::{LedgerKey, RateLedger, Taken};
 use crate::seed::Draws;
@@ -81,7 +82,9 @@ impl Gate {
             tls: connection.tls,
             host: host_of(&parts),
         };
-        Ok(Self { passage: Passage { parts, trail, destination, holder, forwarding, boundary: None }, client })
+        let entropy = draws.next_u64();
+        let passage = Passage { parts, trail, destination, holder, forwarding, boundary: None, coding: None, entropy };
+        Ok(Self { passage, client })
     }
 
     /// Whose ledger entry [`Self::pass`] needs; `None` when the request has no rate limit, and no ledger is needed.
@@ -115,7 +118,7 @@ impl Gate {
             Destination::BodyModel => {}
         }
         match body_of(&self.passage.parts, node.rules.max_body_size) {
-            Ok(boundary) => self.passage.boundary = boundary,
+            Ok((boundary, coding)) => (self.passage.boundary, self.passage.coding) = (boundary, coding),
             Err(denial) => return Err(self.passage.refuse(&denial)),
         }
         Ok(Gated::new(self.passage, node.rules.max_body_size))
@@ -229,24 +232,18 @@ fn lost(nowhere: Nowhere) -> Denial {
     }
 }
 
-/// The boundary of a multipart body; refuses bodies that need not be read to be refused.
-fn body_of(parts: &Parts, limit: u64) -> Result<Option<Arc<str>>, Denial> {
+/// The boundary of a multipart body, and how it is packed; refuses bodies that need not be read to be refused.
+fn body_of(parts: &Parts, limit: u64) -> Result<(Option<Arc<str>>, Option<Coding>), Denial> {
     let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > limit) {
         return Err(Denial::body_too_large(limit));
     }
-    for coding in parts.headers.get_all(CONTENT_ENCODING) {
-        if !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity") {
-            return Err(Denial::new(
-                Code::UnsupportedEncoding,
-                "The request body is compressed in a way this server does not read. Send it uncompressed.",
-            ));
-        }
-    }
-    match parts.headers.get(CONTENT_TYPE) {
-        Some(kind) => Ok(multipart::boundary(kind.as_bytes())?.map(Arc::from)),
-        None => Ok(None),
-    }
+    let coding = Coding::of(&parts.headers)?;
+    let boundary = match parts.headers.get(CONTENT_TYPE) {
+        Some(kind) => multipart::boundary(kind.as_bytes())?.map(Arc::from),
+        None => None,
+    };
+    Ok((boundary, coding))
 }
 
 #[cfg(test)]

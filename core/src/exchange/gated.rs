@@ -1,10 +1,12 @@
 //! A request that passed key, address and rate: its body comes next, then its model.
 
 use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
+use super::admitted::Admitted;
+use super::affinity;
 use super::answer::Answer;
-use super::attempt::Admitted;
 use super::control::Node;
 use super::denial::Denial;
 use super::headers;
@@ -51,11 +53,26 @@ impl Gated {
         self.passage.gone()
     }
 
-    /// Finds the model and decides whether it may be used.
+    /// Whether the body comes packed, so that [`Self::route`] has much to do: up to [`Self::max_body_size`] bytes are
+    /// unpacked there.
+    #[must_use]
+    pub const fn is_packed(&self) -> bool {
+        self.passage.coding.is_some()
+    }
+
+    /// Unpacks the body, finds the model and decides whether it may be used.
     ///
     /// # Errors
     /// The refusal.
     pub fn route(mut self, body: Bytes, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
+        let body = match self.passage.coding.map(|coding| coding.unpack(&body, self.max_body_size)) {
+            None => body,
+            Some(Ok(plain)) => {
+                self.passage.parts.headers.remove(CONTENT_ENCODING);
+                plain
+            }
+            Some(Err(denial)) => return Err(self.passage.refuse(&denial)),
+        };
         let place = match self.peek(&body) {
             Ok(place) => place,
             Err(denial) => return Err(self.passage.refuse(&denial)),
@@ -72,8 +89,10 @@ impl Gated {
         };
         self.passage.trail.known_model = true;
         let Passage { parts, trail, forwarding, .. } = &mut self.passage;
+        let sticky = affinity::sticky(&parts.headers, node.rules.affinity_header.as_ref());
+        let key = affinity::key(node.rules.strategy, &body);
         headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, node.rules.forward_credentials);
-        Ok(Admitted { passage: self.passage, model: asked, pool, body, place })
+        Ok(Admitted { passage: self.passage, model: asked, pool, body, place, key, sticky })
     }
 
     fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {

@@ -6,12 +6,11 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
+pub(super) use crate::desired::{X_API_KEY, X_GOOG_API_KEY};
 use crate::limits::REQUEST_ID_BYTES;
 use crate::seed::Draws;
 
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-pub(super) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-pub(super) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 const X_MODEL: HeaderName = HeaderName::from_static("x-appproxy-model");
 const X_BACKEND: HeaderName = HeaderName::from_static("x-appproxy-backend");
 const X_FALLBACK: HeaderName = HeaderName::from_static("x-appproxy-fallback");
@@ -156,6 +155,11 @@ pub(super) fn mark(headers: &mut HeaderMap, trail: &Trail) {
         && let Ok(value) = HeaderValue::from_bytes(backend.as_bytes())
     {
         headers.insert(X_BACKEND, value);
+    }
+    if let Some(fallback) = trail.fallback.as_deref()
+        && let Ok(value) = HeaderValue::from_bytes(fallback.as_bytes())
+    {
+        headers.insert(X_FALLBACK, value);
     }
     if let Some(grant) = &trail.cors {
         cors::mark(headers, grant);

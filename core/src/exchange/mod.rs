@@ -1,28 +1,36 @@
 //! The data plane: one request, states by value (data-plane 3, worker-protocol 5.3).
 //!
 //! ```text
-//! Gate::open ──► Gate::pass ──► Gated::route ──► Admitted::attempt ──► Attempt::head ──► Committed::ended ──► Outcome
-//!  path, key,     rate, lists    body, model                  ▲   │
-//!  address                                                    └───┘ Attempt::failed
+//! Gate::open ──► Gate::pass ──► Gated::route ──► Admitted::begin
+//!  path, key,     rate, lists    body, model            │
+//!  address                                              ▼
+//!                 Attempt::failed, Attempt::head ──► Choosing::choose ──► Attempt::head ──► Committed::ended ──► Outcome
 //! ```
 //!
 //! Every step may instead end with an [`Answer`] made here, and every state in an [`Outcome`]. What may follow is what
 //! a state has methods for: from [`Committed`] no way leads back to another attempt. The core sees no body but the
 //! request's, whole, in [`Gated::route`]; the shell reads it after key, address and rate are known to be good.
 
+mod admitted;
+mod affinity;
 mod answer;
 mod attempt;
+mod budget;
+mod choosing;
 mod committed;
 mod control;
 mod cors;
 mod credential;
 mod denial;
 mod draw;
+mod fallback;
+mod flat;
 mod from_config;
 mod gate;
 mod gated;
 mod headers;
 mod holder;
+mod load;
 mod models;
 pub mod multipart;
 mod operator_keys;
@@ -31,28 +39,40 @@ mod outcome;
 mod pages;
 mod passage;
 pub mod peek;
+mod queue;
+mod queued;
 mod quoted;
+mod rendezvous;
 mod rules;
 pub mod selection;
 mod surface;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod testing;
+mod tree;
+mod unpack;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
 
+pub use admitted::Admitted;
 pub use answer::Answer;
-pub use attempt::{Admitted, Attempt, FailStage, Failure};
+pub use attempt::{Attempt, FailStage, Failure, Head};
+pub use budget::RetryBudget;
+pub use choosing::{Choosing, Chosen};
 pub use committed::{Committed, ReplyHead};
 pub use control::{Control, Node};
 pub use cors::AllowedOrigins;
 pub use denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
+pub use fallback::Fallbacks;
 pub use gate::{Connection, Gate};
 pub use gated::Gated;
+pub use load::{Load, Loads, Ticket};
 pub use operator_keys::{OperatorKey, OperatorKeys, token_hash};
 pub use outbound::Payload;
-pub use outcome::{EndOfBody, Outcome, Trail};
+pub use outcome::{AttemptRecord, EndOfBody, Outcome, Trail};
 pub use pages::render as page;
+pub use queue::Place;
+pub use queued::Queued;
 pub use rules::{ExchangeRules, KeyGate, RewriteModel};
 pub use surface::{Destination, Nowhere, Page, Surface};

@@ -1,11 +1,11 @@
 //! The request for one replica (data-plane 3.2, 3.7, 3.9).
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Uri};
+use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
+use http::uri::PathAndQuery;
 
-use super::attempt::Admitted;
+use super::admitted::Admitted;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
@@ -61,32 +61,29 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
 pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Request<Payload>> {
     let parts = &admitted.passage.parts;
     let new_name = replacement(admitted, backend, rules);
-    let authority = Authority::try_from(backend.authority()).ok()?;
-    let path = path_for(admitted, backend, new_name)?;
+    let (uri, host) = backend.uri_of(&path_for(admitted, new_name)?)?;
     let payload = payload(admitted, new_name);
 
     let mut headers = parts.headers.clone();
-    headers.insert(HOST, HeaderValue::from_str(authority.as_str()).ok()?);
+    headers.insert(HOST, host);
     headers.insert(CONTENT_LENGTH, payload.len().into());
     credential(&mut headers, backend);
 
-    let mut uri = http::uri::Parts::default();
-    uri.scheme = Some(if backend.tls { Scheme::HTTPS } else { Scheme::HTTP });
-    uri.authority = Some(authority);
-    uri.path_and_query = Some(path);
     let mut request = Request::new(payload);
     *request.method_mut() = parts.method.clone();
-    *request.uri_mut() = Uri::from_parts(uri).ok()?;
+    *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     Some(request)
 }
 
-/// The name to put in the place of the one asked for, when the backend is known not to list that one.
-fn replacement<'a>(admitted: &Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
-    match rules.rewrite_model {
-        RewriteModel::Auto => backend.own_name(&admitted.model).map(|name| &**name),
+/// The name to put in the place of the one asked for: that of a stand-in, or the backend's own when it is known not to
+/// list the one asked for.
+fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
+    let own = match rules.rewrite_model {
+        RewriteModel::Auto => backend.own_name(&admitted.model),
         RewriteModel::Never => None,
-    }
+    };
+    own.or(admitted.passage.trail.fallback.as_ref()).map(|name| &**name)
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
@@ -100,48 +97,25 @@ fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
     }
 }
 
-fn path_for(admitted: &Admitted, backend: &Backend, new_name: Option<&str>) -> Option<PathAndQuery> {
+fn path_for(admitted: &Admitted, new_name: Option<&str>) -> Option<PathAndQuery> {
     let uri = &admitted.passage.parts.uri;
-    let given = uri.path_and_query()?;
-    let renamed = match (&admitted.passage.destination, new_name) {
+    match (&admitted.passage.destination, new_name) {
         (Destination::PathModel { verb, .. }, Some(name)) => {
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            Some(format!("/v1beta/models/{}{verb}{query}", encode_segment(name)))
+            PathAndQuery::try_from(format!("/v1beta/models/{}{verb}{query}", encode_segment(name))).ok()
         }
-        _ => None,
-    };
-    let path = renamed.as_deref().unwrap_or_else(|| given.as_str());
-    let base = base_before(&backend.base_path, path);
-    if base.is_empty() && renamed.is_none() {
-        return Some(given.clone());
+        _ => uri.path_and_query().cloned(),
     }
-    PathAndQuery::try_from(format!("{base}{path}")).ok()
 }
 
-/// The base path without a last segment that the path begins with: an address may be configured with or without `/v1`.
-fn base_before<'a>(base: &'a str, path: &str) -> &'a str {
-    let Some((before, last)) = base.rsplit_once('/') else { return base };
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if !last.is_empty() && last == first { before } else { base }
-}
-
-/// A configured credential, in the place where the backend's kind looks for one.
+/// A configured credential replaces the client's.
 fn credential(headers: &mut HeaderMap, backend: &Backend) {
-    let Some(secret) = &backend.credential else { return };
-    for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
-        headers.remove(name);
-    }
-    let (name, value) = match backend.kind {
-        BackendKind::Anthropic => (X_API_KEY, HeaderValue::from_str(secret.expose())),
-        BackendKind::Gemini => (X_GOOG_API_KEY, HeaderValue::from_str(secret.expose())),
-        BackendKind::Vllm | BackendKind::Generic | BackendKind::OpenAi => {
-            (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {}", secret.expose())))
+    if backend.credential.is_some() {
+        for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
+            headers.remove(name);
         }
-    };
-    if let Ok(mut value) = value {
-        value.set_sensitive(true);
-        headers.insert(name, value);
     }
+    headers.extend(backend.credential_header());
 }
 
 #[cfg(test)]

@@ -102,21 +102,6 @@ fn the_address_host_and_method_are_the_replicas() {
 }
 
 #[test]
-fn a_base_path_is_not_doubled() {
-    for (base, path, wanted) in [
-        ("", "/v1/completions", ""),
-        ("/v1", "/v1/completions", ""),
-        ("/api/v1", "/v1/completions", "/api"),
-        ("/api", "/v1/completions", "/api"),
-        ("/v1", "/rerank", "/v1"),
-        ("/v1", "/v1beta/models/m:countTokens", "/v1"),
-        ("/openai/v1", "/v1", "/openai"),
-    ] {
-        assert_eq!(base_before(base, path), wanted, "{base} {path}");
-    }
-}
-
-#[test]
 fn a_configured_credential_takes_the_place_of_the_clients() {
     let body = "{\"model\":\"m1\"}";
     let lines = ["authorization: Bearer all", "x-api-key: clients", "x-goog-api-key: clients"];

@@ -1,11 +1,13 @@
 //! The record of one exchange: what the access log line and the metrics are made of.
 
+use core::time::Duration;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 
 use super::denial::Code;
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::serving::{AttemptEnd, ExchangeEnded};
 use crate::time::Moment;
 use crate::wire::ids::KeyId;
 
@@ -23,7 +25,10 @@ pub struct Trail {
     pub(super) model: Option<Arc<str>>,
     pub(super) known_model: bool,
     pub(super) backend: Option<Arc<str>>,
-    pub(super) attempts: u32,
+    pub(super) attempts: Vec<AttemptRecord>,
+    /// The model of the chain that is tried instead of the one asked for.
+    pub(super) fallback: Option<Arc<str>>,
+    pub(super) credential_refused: bool,
     /// What `Access-Control-Allow-Origin` says.
     pub(super) cors: Option<HeaderValue>,
 }
@@ -42,7 +47,9 @@ impl Trail {
             model: None,
             known_model: false,
             backend: None,
-            attempts: 0,
+            attempts: Vec::new(),
+            fallback: None,
+            credential_refused: false,
             cors: None,
         }
     }
@@ -101,10 +108,36 @@ impl Trail {
         self.backend.as_ref()
     }
 
-    /// How many backends were tried.
+    /// How many attempts there were, failed ones included.
     #[must_use]
-    pub const fn attempts(&self) -> u32 {
-        self.attempts
+    pub fn attempts(&self) -> u32 {
+        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Every attempt, in order: what health goes by. A request that went out again because its pooled connection had
+    /// been closed is one attempt.
+    #[must_use]
+    pub fn attempted(&self) -> &[AttemptRecord] {
+        &self.attempts
+    }
+
+    /// The model of a fallback chain that was tried last, when it is not the one asked for.
+    #[must_use]
+    pub const fn fallback(&self) -> Option<&Arc<str>> {
+        self.fallback.as_ref()
+    }
+
+    /// The backend that refused the credential which is configured for it: the operator has to act.
+    #[must_use]
+    pub fn credential_refused(&self) -> Option<&Arc<str>> {
+        self.backend.as_ref().filter(|_| self.credential_refused)
+    }
+
+    /// How the running attempt ended.
+    pub(super) fn settle(&mut self, end: AttemptEnd) {
+        if let Some(last) = self.attempts.last_mut() {
+            last.ended.end = end;
+        }
     }
 
     pub(super) const fn end(self, status: StatusCode, denial: Option<Code>, end: EndOfBody) -> Outcome {
@@ -122,8 +155,34 @@ impl core::fmt::Debug for Trail {
             .field("key_id", &self.key_id())
             .field("model", &self.model)
             .field("backend", &self.backend)
-            .field("attempts", &self.attempts)
+            .field("attempts", &self.attempts.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl Outcome {
+    /// What is still to be told to health: the ends of the attempts that [`super::Choosing::take_ended`] did not give.
+    pub fn ends(&self) -> impl Iterator<Item = &ExchangeEnded> {
+        self.trail.attempts.iter().filter(|attempt| !attempt.told).map(|attempt| &attempt.ended)
+    }
+}
+
+/// One attempt at one backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// What health goes by: the backend, when the attempt began, how it ended.
+    pub ended: ExchangeEnded,
+    /// From sending the request to the head of the answer; `None`: none came.
+    pub first_byte: Option<Duration>,
+    /// Whether health has heard of it.
+    pub(super) told: bool,
+}
+
+impl AttemptRecord {
+    /// An attempt that has just begun, and counts as given up until it ends otherwise.
+    #[must_use]
+    pub const fn begun(backend: Arc<str>, began: Moment) -> Self {
+        Self { ended: ExchangeEnded { backend, began, end: AttemptEnd::Abandoned }, first_byte: None, told: false }
     }
 }
 

@@ -9,6 +9,7 @@ use super::headers::Forwarding;
 use super::holder::Holder;
 use super::outcome::{EndOfBody, Outcome, Trail};
 use super::surface::Destination;
+use super::unpack::Coding;
 
 /// The request's head, who asks, and the record so far. Moved from state to state.
 pub(super) struct Passage {
@@ -19,6 +20,10 @@ pub(super) struct Passage {
     pub(super) forwarding: Forwarding,
     /// Of `multipart/form-data`.
     pub(super) boundary: Option<Arc<str>>,
+    /// How the body is packed.
+    pub(super) coding: Option<Coding>,
+    /// What this request decides by chance.
+    pub(super) entropy: u64,
 }
 
 /// Recorded for a client that went away before it got a status; never sent.

@@ -1,9 +1,12 @@
 //! What the configuration says about exchanges, resolved to plain data.
 
 use core::time::Duration;
+use http::HeaderName;
 
 use super::cors::AllowedOrigins;
+use super::fallback::Fallbacks;
 use super::operator_keys::OperatorKeys;
+use super::selection::Strategy;
 use crate::access::address::TrustedProxies;
 
 /// Everything of the configuration that a request's way depends on. Swapped whole on a reload.
@@ -26,8 +29,20 @@ pub struct ExchangeRules {
     pub forward_credentials: bool,
     /// `server.max_body_size`, in bytes. Above: 413.
     pub max_body_size: u64,
-    /// `request.max_retries`: further candidates after the first.
+    /// `request.max_retries`: further candidates after the first, for each model that is tried.
     pub max_retries: u32,
+    /// `request.retry_buffer`, in bytes: a larger body is sent once.
+    pub retry_buffer: u64,
+    /// `selection_strategy`.
+    pub strategy: Strategy,
+    /// `routing.affinity_header`.
+    pub affinity_header: Option<HeaderName>,
+    /// `routing.max_in_flight`: requests at once to one replica.
+    pub max_in_flight: Option<u32>,
+    /// `routing.queue_timeout`: how long a request waits for a replica below that; zero: not at all.
+    pub queue_timeout: Duration,
+    /// `fallback.fallback_chains`.
+    pub fallbacks: Fallbacks,
     /// `request.connect_timeout`.
     pub connect_timeout: Duration,
     /// `request.first_byte_timeout`.
@@ -49,6 +64,12 @@ impl Default for ExchangeRules {
             forward_credentials: false,
             max_body_size: 100 * 1024 * 1024,
             max_retries: 2,
+            retry_buffer: 1024 * 1024,
+            strategy: Strategy::Weighted,
+            affinity_header: None,
+            max_in_flight: None,
+            queue_timeout: Duration::ZERO,
+            fallbacks: Fallbacks::default(),
             connect_timeout: Duration::from_secs(5),
             first_byte_timeout: Duration::from_secs(300),
             idle_timeout: Duration::from_secs(300),

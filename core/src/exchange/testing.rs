@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use super::operator_keys::hash_bytes;
 use super::{
-    Admitted, Answer, Connection, Control, ExchangeRules, Gate, Gated, KeyGate, Node, OperatorKey, OperatorKeys,
+    Admitted, Answer, Attempt, Choosing, Chosen, Connection, Control, ExchangeRules, FailStage, Failure, Gate, Gated,
+    Head, KeyGate, Node, OperatorKey, OperatorKeys, Payload, RetryBudget,
 };
 use crate::access::address::Peer;
 use crate::access::rate_ledger::RateLedger;
@@ -30,6 +31,8 @@ use crate::worker::Standing;
 pub(super) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
 pub(super) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
 
+pub(super) type Sent = Result<(Attempt, Request<Payload>), Box<Answer>>;
+
 pub(super) struct World {
     pub(super) rules: ExchangeRules,
     pub(super) view: Arc<ServingView>,
@@ -38,6 +41,7 @@ pub(super) struct World {
     pub(super) ledger: RateLedger,
     pub(super) selection: Selection,
     pub(super) draws: Draws,
+    pub(super) budget: RetryBudget,
     pub(super) peer: Peer,
 }
 
@@ -95,6 +99,7 @@ impl World {
             ledger: RateLedger::new(),
             selection: Selection::new(),
             draws: Draws::new(Seed::from_number(1)),
+            budget: RetryBudget::new(),
             peer: Peer::Ip([192, 0, 2, 1].into()),
         };
         world.show(&mut desired);
@@ -121,6 +126,47 @@ impl World {
     pub(super) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
         let gated = self.pass(request)?;
         gated.route(Bytes::copy_from_slice(body.as_bytes()), self.node())
+    }
+
+    /// The first attempt of a chat with this model.
+    pub(super) fn first(&mut self, parts: Parts, model: &str) -> Sent {
+        let admitted = self.admit(parts, &format!("{{\"model\":\"{model}\"}}"))?;
+        self.begin(admitted)
+    }
+
+    pub(super) fn begin(&mut self, admitted: Admitted) -> Sent {
+        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let choosing = admitted.begin(&mut self.budget, node);
+        self.send(choosing)
+    }
+
+    /// The next attempt, at the time it asks for.
+    pub(super) fn send(&mut self, mut choosing: Choosing) -> Sent {
+        loop {
+            self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
+            let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+            match choosing.choose(&mut self.selection, node)? {
+                Chosen::Send(attempt, request) => return Ok((attempt, request)),
+                Chosen::Elsewhere(next) => choosing = next,
+                Chosen::Queue(queued) => panic!("has to wait: {queued:?}"),
+            }
+        }
+    }
+
+    /// What follows a failed attempt.
+    pub(super) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
+        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let choosing = attempt.failed(stage, failure, &mut self.budget, node)?;
+        self.send(choosing)
+    }
+
+    /// What follows an answer with a JSON body.
+    pub(super) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
+        let mut reply = http::Response::new(()).into_parts().0;
+        reply.status = http::StatusCode::from_u16(status).unwrap();
+        reply.headers = lines_of(&["content-type: application/json"]);
+        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        attempt.head(reply, &mut self.budget, node)
     }
 
     /// The answer that is made here.
@@ -201,6 +247,7 @@ fn settings() -> ServingSettings {
             name: model.into(),
             aliases: aliases.iter().map(|alias| Arc::from(*alias)).collect(),
         }],
+        probed: true,
     };
     ServingSettings {
         rules: Rules::Router,
@@ -210,6 +257,7 @@ fn settings() -> ServingSettings {
             backend("anthropic", BackendKind::Anthropic, "claude", &[]),
             backend("gemini", BackendKind::Gemini, "gemini", &[]),
         ],
+        ..ServingSettings::default()
     }
 }
 

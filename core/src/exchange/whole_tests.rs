@@ -4,9 +4,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use proptest::prelude::*;
 
-use super::selection::Selection;
 use super::testing::World;
-use super::{Answer, EndOfBody, FailStage, Failure, Outcome};
+use super::{Answer, EndOfBody, FailStage, Failure, Head, Outcome};
 use crate::access::address::{Peer, TrustedProxies};
 
 const NAMES: [&str; 24] = [
@@ -123,7 +122,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     let methods = [vec![Method::POST; 9], vec![Method::GET, Method::OPTIONS, Method::HEAD]].concat();
     let head = (prop::sample::select(methods), text(&PATHS), headers(), text(&BODIES), prop::sample::select(peers));
     let failures = prop_oneof![3 => Just(0u8), 1 => 1u8..4];
-    let fate = (failures, 0u8..6, 200u16..600, headers(), prop::collection::vec(text(&["data: x\n\n", "da"]), 0..3));
+    let fate = (failures, 0u8..8, 200u16..600, headers(), prop::collection::vec(text(&["data: x\n\n", "da"]), 0..3));
     (head, fate).prop_map(|((method, path, lines, body, peer), (failures, stage, status, reply, chunks))| Asked {
         method,
         path,
@@ -148,13 +147,12 @@ fn go(world: &mut World, asked: &Asked) -> Option<Result<Outcome, Box<Answer>>> 
     world.peer = asked.peer;
     Some(world.pass(parts).and_then(|gated| {
         let admitted = gated.route(Bytes::from(asked.body.clone()), world.node())?;
-        let mut selection = Selection::new();
-        let (mut attempt, mut request) = admitted.attempt(&mut selection, world.node())?;
-        let stages = [FailStage::Connect, FailStage::SendHead, FailStage::AwaitHead];
+        let (mut attempt, mut request) = world.begin(admitted)?;
+        let stages = [FailStage::Connect, FailStage::Stale, FailStage::SendHead, FailStage::AwaitHead];
         let stage = stages[usize::from(asked.stage / 2)];
         let failure = if asked.stage.is_multiple_of(2) { Failure::Broke } else { Failure::TimedOut };
         for _ in 0..asked.failures {
-            (attempt, request) = attempt.failed(stage, failure, &mut selection, world.node())?;
+            (attempt, request) = world.fail(attempt, stage, failure)?;
         }
         assert_eq!(request.headers()["content-length"], request.body().len().to_string());
         for name in ["x-goog-api-key", "connection", "te", "upgrade", "transfer-encoding"] {
@@ -164,7 +162,14 @@ fn go(world: &mut World, asked: &Asked) -> Option<Result<Outcome, Box<Answer>>> 
         let mut reply = Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(asked.status).unwrap();
         put(&mut reply.headers, &asked.reply);
-        let (mut committed, head) = attempt.head(reply, world.node())?;
+        let mut budget = core::mem::take(&mut world.budget);
+        let (mut committed, head) = match attempt.head(reply, &mut budget, world.node())? {
+            Head::Commit(committed, head) => (committed, head),
+            Head::Again(choosing) => {
+                assert!(matches!(asked.status, 502..=504));
+                return Ok(choosing.gone());
+            }
+        };
         assert!(!head.headers.contains_key("connection"));
         assert!(head.headers.contains_key("x-request-id") && head.headers.contains_key("x-appproxy-backend"));
         assert!(!matches!(asked.status, 429 | 503) || head.headers.contains_key("retry-after"));

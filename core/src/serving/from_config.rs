@@ -22,7 +22,13 @@ impl From<&Config> for ServingSettings {
             Weights::Normalised => RoutingWeights::Normalised,
             Weights::Literal => RoutingWeights::Literal,
         };
-        Self { rules, weights, backends: config.backends.iter().map(static_backend).collect() }
+        Self {
+            rules,
+            weights,
+            backends: config.backends.iter().map(static_backend).collect(),
+            checks: config.health_checks.clone(),
+            passive: config.passive.clone(),
+        }
     }
 }
 
@@ -41,6 +47,7 @@ fn static_backend(backend: &backends::StaticBackend) -> StaticBackend {
         credential: backend.api_key.clone(),
         weight: backend.weight,
         models: static_models(backend),
+        probed: backend.probed,
     }
 }
 
@@ -83,6 +90,7 @@ mod tests {
             models: vec!["m".into(), "short".into(), "n".into()],
             aliases: vec![("short".into(), "m".into())],
             role: None,
+            probed: true,
             retry_override: None,
         };
         let made = static_backend(&backend);

@@ -2,14 +2,21 @@
 
 mod changes;
 mod from_config;
+mod health;
 mod pool;
 mod pool_build;
+mod quorum;
 mod reports;
 mod serve;
+mod serve_health;
 mod settings;
 mod view;
 
 pub use changes::ChangeSet;
+pub(crate) use health::Book;
+pub use health::{
+    AttemptEnd, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Witnesses, served_names,
+};
 pub use pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
 pub use serve::{Serving, Update};
 pub use settings::{RoutingWeights, ServingSettings, StaticBackend, StaticModel};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::health::Health;
 use super::settings::RoutingWeights;
 use crate::desired::Backend;
 use crate::trie::Spread;
@@ -85,13 +86,23 @@ pub enum GroupKey {
     Listed(GroupId),
 }
 
-/// A replica that may be picked.
+/// A replica, with what decides whether and how often it is picked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The replica.
     pub backend: Arc<Backend>,
-    /// Its ratio, relative to its neighbours; 0 drains.
-    pub traffic_ratio: f64,
+    /// Its ratio as it was told, relative to its neighbours; 0 drains.
+    pub ratio: f64,
+    /// How it is.
+    pub health: Health,
+}
+
+impl Candidate {
+    /// Its part now, relative to its neighbours: its ratio while it serves, else 0.
+    #[must_use]
+    pub const fn weight(&self) -> f64 {
+        if self.health.serves() { self.ratio } else { 0.0 }
+    }
 }
 
 impl ModelPool {
@@ -105,7 +116,7 @@ impl ModelPool {
         for (share, endpoint_part) in parts(&self.endpoints, open) {
             let open = |group: &GroupPool| if group.can_serve() { group.traffic_weight } else { 0.0 };
             for (group, group_part) in parts(&share.endpoint.groups, open) {
-                for (candidate, part) in parts(&group.candidates, |candidate| candidate.traffic_ratio) {
+                for (candidate, part) in parts(&group.candidates, Candidate::weight) {
                     let part = endpoint_part * group_part * part;
                     let literal = if part > 0.0 { f64::from(candidate.backend.weight) } else { 0.0 };
                     shares.push((candidate.backend.clone(), if flat { literal } else { part }));
@@ -125,7 +136,7 @@ impl ModelPool {
         self.endpoints.iter().any(|share| share.ratio > 0.0 && share.endpoint.can_serve())
     }
 
-    /// Every candidate, drained ones included, in pool order.
+    /// Every candidate, in pool order, drained ones and those that do not serve included.
     pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
         self.endpoints.iter().flat_map(|share| &share.endpoint.groups).flat_map(|group| &group.candidates)
     }
@@ -143,7 +154,7 @@ impl GroupPool {
     /// Whether anything in it may be picked.
     #[must_use]
     pub fn can_serve(&self) -> bool {
-        self.candidates.iter().any(|candidate| candidate.traffic_ratio > 0.0)
+        self.candidates.iter().any(|candidate| candidate.weight() > 0.0)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Pools out of the desired state (worker-protocol 6.1, 6.2, 9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::health::{Book, Known};
 use super::pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
-use super::settings::{RoutingWeights, ServingSettings, StaticBackend};
+use super::settings::{RoutingWeights, StaticBackend};
 use super::view::StaticPart;
 use crate::desired::{Backend, RouteBackend};
 use crate::wire::circuit::Circuit;
@@ -29,7 +30,7 @@ impl EndpointBuild {
     }
 
     /// Adds the routes of one circuit; a group that several list counts with its largest weight.
-    pub(super) fn add(&mut self, circuit: &Circuit, routes: Vec<(RouteBackend, Arc<Backend>)>) {
+    pub(super) fn add(&mut self, circuit: &Circuit, routes: Vec<(RouteBackend, Arc<Backend>)>, book: &Book) {
         for (route, backend) in routes {
             let key = route.group.map_or(GroupKey::Implicit, GroupKey::Listed);
             let listed = circuit.replica_groups.iter().filter(|listed| route.group == Some(listed.id));
@@ -37,7 +38,8 @@ impl EndpointBuild {
                 GroupKey::Implicit => IMPLICIT_GROUP_WEIGHT,
                 GroupKey::Listed(_) => listed.map(|listed| listed.traffic_weight.sanitised()).fold(0.0, f64::max),
             };
-            self.add_candidate(key, weight, Candidate { backend, traffic_ratio: route.traffic_ratio });
+            let health = book.known(&backend.name).health;
+            self.add_candidate(key, weight, Candidate { backend, ratio: route.traffic_ratio, health });
         }
     }
 
@@ -104,14 +106,22 @@ fn contested(claims: &[&Publication], pools: &EndpointPools) -> Arc<[EndpointSha
 }
 
 /// The part of the view that comes of the configuration alone.
-pub(super) fn static_part(settings: &ServingSettings) -> StaticPart {
+pub(super) fn static_part(configured: &[StaticBackend], weights: RoutingWeights, book: &mut Book) -> StaticPart {
     let mut part = StaticPart::default();
     let mut by_name: BTreeMap<Arc<str>, EndpointBuild> = BTreeMap::new();
-    for configured in &settings.backends {
-        let backend = Arc::new(static_backend(configured));
+    for configured in configured {
+        let mut backend = static_backend(configured);
+        let Known { health, served } = book.admit(&backend, configured.probed);
+        if let Some(served) = served.filter(|_| configured.models.is_empty()) {
+            // Nobody said what it serves: what it says itself.
+            let models: BTreeSet<Arc<str>> = served.iter().cloned().collect();
+            backend.models = models.into_iter().collect();
+            backend.served_names = served;
+        }
+        let backend = Arc::new(backend);
         for name in backend.models.iter() {
             let build = by_name.entry(name.clone()).or_insert_with(|| EndpointBuild::new(EndpointKey::Static));
-            let candidate = Candidate { backend: backend.clone(), traffic_ratio: f64::from(configured.weight) };
+            let candidate = Candidate { backend: backend.clone(), ratio: f64::from(configured.weight), health };
             build.add_candidate(GroupKey::Implicit, IMPLICIT_GROUP_WEIGHT, candidate);
         }
         part.backends.insert(backend.name.clone(), backend);
@@ -119,7 +129,7 @@ pub(super) fn static_part(settings: &ServingSettings) -> StaticPart {
     for (name, build) in by_name {
         let share = EndpointShare { ratio: 1.0, endpoint: Arc::new(build.finish()) };
         let key = PoolKey::Static(name.clone());
-        part.models.insert(name, Arc::new(ModelPool { key, weights: settings.weights, endpoints: [share].into() }));
+        part.models.insert(name, Arc::new(ModelPool { key, weights, endpoints: [share].into() }));
     }
     part
 }
@@ -132,7 +142,7 @@ fn static_backend(configured: &StaticBackend) -> Backend {
         }
     }
     let own = configured.models.iter().map(|model| model.name.clone());
-    let models: std::collections::BTreeSet<Arc<str>> = own.clone().chain(aliases.keys().cloned()).collect();
+    let models: BTreeSet<Arc<str>> = own.clone().chain(aliases.keys().cloned()).collect();
     Backend {
         name: configured.name.clone(),
         kind: configured.kind,

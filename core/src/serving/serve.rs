@@ -5,10 +5,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::changes::ChangeSet;
+use super::health::Book;
 use super::pool::{EndpointKey, PoolKey};
 use super::pool_build::{EndpointBuild, EndpointPools, name_pool, static_part};
 use super::reports::{Reports, Subject};
-use super::settings::{RoutingWeights, ServingSettings};
+use super::serve_health::add_pools_of;
+use super::settings::{RoutingWeights, ServingSettings, StaticBackend};
 use super::view::{Generation, ServingView};
 use crate::access::key_parts::KeyParts;
 use crate::desired::{
@@ -22,10 +24,12 @@ use crate::wire::key::{ApiKey, TokenHash};
 /// The builder of views. Holds the newest view and what is needed to make the next one from it.
 #[derive(Debug)]
 pub struct Serving {
-    rules: Rules,
-    weights: RoutingWeights,
-    view: Arc<ServingView>,
-    endpoints: EndpointPools,
+    pub(super) rules: Rules,
+    pub(super) weights: RoutingWeights,
+    pub(super) configured: Arc<[StaticBackend]>,
+    pub(super) view: Arc<ServingView>,
+    pub(super) endpoints: EndpointPools,
+    pub(super) book: Book,
     key_parts: KeyParts,
     reports: Reports,
 }
@@ -45,22 +49,42 @@ impl Serving {
     /// Static backends only, generation 0.
     #[must_use]
     pub fn new(settings: &ServingSettings) -> Self {
-        let statics = static_part(settings);
+        let book = Book::new(settings.checks.clone(), settings.passive.clone());
+        Self::bare(settings.rules, settings.weights, settings.backends.clone().into(), book)
+    }
+
+    pub(super) fn bare(
+        rules: Rules,
+        weights: RoutingWeights,
+        configured: Arc<[StaticBackend]>,
+        mut book: Book,
+    ) -> Self {
+        let statics = static_part(&configured, weights, &mut book);
         let mut view = ServingView::default();
         view.counts.static_backends = statics.backends.len();
+        view.counts.health = book.counts();
         view.statics = Arc::new(statics);
         Self {
-            rules: settings.rules,
-            weights: settings.weights,
+            rules,
+            weights,
+            configured,
             view: Arc::new(view),
             endpoints: EndpointPools::new(),
+            book,
             key_parts: KeyParts::default(),
             reports: Reports::default(),
         }
     }
 
-    /// Brings a `Serving` made anew to where another one was: `desired` is served, and the newest view has this number.
-    pub fn resume(&mut self, desired: &Desired, generation: Generation) {
+    /// What is known of the health of backends.
+    pub(crate) const fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// Brings a `Serving` made anew to where another one was: `desired` is served with the health that `book` knows,
+    /// and the newest view has this number.
+    pub(crate) fn resume(&mut self, desired: &Desired, book: Book, generation: Generation) {
+        *self = Self::bare(self.rules, self.weights, self.configured.clone(), book);
         drop(self.update(desired, &desired.everything()));
         let mut view = (*self.view).clone();
         view.generation = generation;
@@ -90,17 +114,13 @@ impl Serving {
         for id in &touched.circuits {
             let circuit = desired.circuits().get(id);
             if circuit.is_none_or(|circuit| circuit.routable().is_none()) {
-                set_backends(&mut next, &mut changes, *id, &[]);
+                set_backends(&mut next, &mut changes, &mut self.book, *id, &mut []);
             }
             self.reports.set(Subject::Circuit(*id), circuit.and_then(circuit_report));
         }
         for endpoint in &touched.endpoints {
             if self.refresh_endpoint(&mut next, &mut changes, desired, *endpoint) {
-                for publication in desired.publications_of(*endpoint) {
-                    pools.insert(PoolKey::Publication(publication.model.clone()));
-                    let contested = publication.names().filter(|name| desired.contested(name));
-                    pools.extend(contested.cloned().map(PoolKey::Contested));
-                }
+                add_pools_of(desired, *endpoint, &mut pools);
             }
         }
         for model in &touched.publications {
@@ -112,9 +132,7 @@ impl Serving {
             self.refresh_name(&mut next, &mut changes, desired, name);
             pools.insert(PoolKey::Contested(name.clone()));
         }
-        for key in pools {
-            self.refresh_pool(&mut next, &mut changes, desired, key);
-        }
+        self.refresh_pools(&mut next, &mut changes, desired, pools);
         self.refresh_keys(&mut next, &mut changes, desired, &touched.keys);
         next.digest = desired.digest();
         next.keys_loaded = desired.keys_loaded();
@@ -122,6 +140,7 @@ impl Serving {
         next.counts.publications = desired.publications().len();
         next.counts.names = next.names.len();
         next.counts.keys = next.keys.len();
+        next.counts.health = self.book.counts();
         changes.sort();
         let reports = self.reports.take_fresh();
         let same = changes.is_empty()
@@ -149,9 +168,9 @@ impl Serving {
         let mut known = false;
         for circuit in desired.circuits_of(endpoint) {
             known = true;
-            let routes = terms.as_ref().map(|terms| circuit_backends(circuit, terms)).unwrap_or_default();
-            let backends = set_backends(next, changes, circuit.id, &routes);
-            build.add(circuit, routes.into_iter().zip(backends.iter().cloned()).collect());
+            let mut routes = terms.as_ref().map(|terms| circuit_backends(circuit, terms)).unwrap_or_default();
+            let backends = set_backends(next, changes, &mut self.book, circuit.id, &mut routes);
+            build.add(circuit, routes.into_iter().zip(backends.iter().cloned()).collect(), &self.book);
         }
         let fresh = known.then(|| build.finish());
         if self.endpoints.get(&endpoint).map(|held| &**held) == fresh.as_ref() {
@@ -186,30 +205,37 @@ impl Serving {
     }
 
     /// Makes a pool anew, or lets it go when nothing is behind its key any more.
-    fn refresh_pool(&self, next: &mut ServingView, changes: &mut ChangeSet, desired: &Desired, key: PoolKey) {
-        let claims = match &key {
+    pub(super) fn refresh_pool(
+        &self,
+        next: &mut ServingView,
+        changes: &mut ChangeSet,
+        desired: &Desired,
+        key: &PoolKey,
+    ) {
+        let claims = match key {
             PoolKey::Publication(model) => self.rules.publication(desired, model).into_iter().collect(),
             PoolKey::Contested(name) => {
                 Some(self.rules.claims(desired, name)).filter(|all| all.len() > 1).unwrap_or_default()
             }
-            PoolKey::Static(_) => Vec::new(),
+            // Made with the static part, as a whole.
+            PoolKey::Static(_) => return,
         };
         let Some(first) = claims.first() else {
-            next.pools.take(&key);
+            next.pools.take(key);
             return;
         };
         let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights);
         // What is the same stays the same object: selection tells by it that nothing changed.
-        if next.pools.get(&key).is_some_and(|held| **held == pool) {
+        if next.pools.get(key).is_some_and(|held| **held == pool) {
             return;
         }
-        match &key {
+        match key {
             PoolKey::Contested(name) | PoolKey::Static(name) => changes.names.push(name.clone()),
             PoolKey::Publication(_) => {
                 changes.names.extend(first.names().filter(|name| !desired.contested(name)).cloned());
             }
         }
-        next.pools.put::<PoolKey>(key, Arc::new(pool));
+        next.pools.put::<PoolKey>(key.clone(), Arc::new(pool));
     }
 
     fn refresh_keys(
@@ -262,15 +288,19 @@ impl Serving {
 fn set_backends(
     next: &mut ServingView,
     changes: &mut ChangeSet,
+    book: &mut Book,
     circuit: CircuitId,
-    routes: &[RouteBackend],
+    routes: &mut [RouteBackend],
 ) -> Arc<[Arc<Backend>]> {
     let held = next.backends.get(&circuit.0).cloned().unwrap_or_default();
     let find = |name: &str| held.binary_search_by(|backend| (*backend.name).cmp(name)).ok().and_then(|at| held.get(at));
     let mut differs = false;
     let fresh: Arc<[Arc<Backend>]> = routes
-        .iter()
+        .iter_mut()
         .map(|route| {
+            if let Some(served) = book.admit(&route.backend, true).served {
+                route.backend.served_names = served;
+            }
             let name = &route.backend.name;
             match find(name) {
                 Some(same) if **same == route.backend => return same.clone(),
@@ -284,6 +314,7 @@ fn set_backends(
     for old in held.iter() {
         if fresh.binary_search_by(|backend| backend.name.cmp(&old.name)).is_err() {
             changes.removed.push(old.name.clone());
+            book.forget(&old.name);
             differs = true;
         }
     }

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use crate::config::health::{HealthChecks, Passive};
 use crate::desired::{BackendKind, Rules};
 use crate::secret::Secret;
 
-/// Static backends, how candidates are weighed, and which rules make backends of circuits.
+/// Static backends, how candidates are weighed and judged, and which rules make backends of circuits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ServingSettings {
     /// Which rules turn circuits into backends.
@@ -15,6 +16,10 @@ pub struct ServingSettings {
     pub weights: RoutingWeights,
     /// The configured backends; names are unique and never start with `appproxy-` (checked when the file is read).
     pub backends: Vec<StaticBackend>,
+    /// `health_checks`.
+    pub checks: HealthChecks,
+    /// `passive`.
+    pub passive: Passive,
 }
 
 /// How a model's candidates are weighed (worker-protocol 6.1).
@@ -48,8 +53,10 @@ pub struct StaticBackend {
     pub credential: Option<Secret>,
     /// Its part among the static backends of a model; 0 drains.
     pub weight: u32,
-    /// The models it serves.
+    /// The models it serves; empty: those that it lists itself.
     pub models: Vec<StaticModel>,
+    /// Whether it is probed.
+    pub probed: bool,
 }
 
 /// A model of a configured backend.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
+use super::health::HealthCounts;
 use super::pool::{ModelPool, PoolKey};
 use crate::access::key_store::{KeyRecord, KeyTable};
 use crate::desired::{Backend, StateDigest, circuit_of_name};
@@ -37,7 +38,7 @@ pub struct ServingView {
 }
 
 /// What comes of the configuration alone.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct StaticPart {
     pub(super) models: BTreeMap<Arc<str>, Arc<ModelPool>>,
     pub(super) backends: BTreeMap<Arc<str>, Arc<Backend>>,
@@ -58,6 +59,8 @@ pub struct ViewCounts {
     pub backends: usize,
     /// Backends of the configuration.
     pub static_backends: usize,
+    /// How all of these backends are.
+    pub health: HealthCounts,
 }
 
 impl ServingView {

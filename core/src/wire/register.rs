@@ -26,6 +26,8 @@ pub const ACCEPTED_TRAFFICS: [&str; 1] = ["inference"];
 #[must_use]
 pub fn register_body(config: &WorkerConfig, node_id: NodeId) -> String {
     match config.mode {
+        // It never registers.
+        Mode::Plain => String::new(),
         Mode::Router(_) => to_json(&RouterBody {
             authority: &config.authority,
             frontend_mode: "router",

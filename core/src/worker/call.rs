@@ -144,3 +144,20 @@ pub enum TransportFailure {
     /// Anything else, in words.
     Other(String),
 }
+
+impl TransportFailure {
+    /// The failure as a word for logs and metrics.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unresolved => "unresolved",
+            Self::Reset => "reset",
+            Self::TimedOut => "timed_out",
+            Self::Tls(_) => "tls",
+            Self::NotHttp => "not_http",
+            Self::TooLarge => "too_large",
+            Self::Other(_) => "other",
+        }
+    }
+}

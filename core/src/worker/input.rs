@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::call::CallEnded;
 use super::output::AckId;
-use crate::serving::Generation;
+use super::probe::ProbeEnded;
+use crate::serving::{ExchangeEnded, Generation};
 use crate::wire::event::BusEvent;
 use crate::wire::malformed::Malformed;
 
@@ -24,6 +25,10 @@ pub enum Input {
     BusMalformed(Malformed),
     /// A call ended.
     CallEnded(CallEnded),
+    /// A probe ended.
+    ProbeEnded(ProbeEnded),
+    /// An attempt at a backend ended; those that [`crate::serving::Witnesses`] tells are enough.
+    ExchangeEnded(ExchangeEnded),
     /// The view of this generation is what requests see now.
     Applied(Generation),
     /// An ack left this process.

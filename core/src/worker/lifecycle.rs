@@ -11,6 +11,8 @@
 //!                                 │ Drained                                  │ DELETE ended
 //!                                 └────────────────> Left <──────────────────┘
 //! ```
+//!
+//! A plain router goes from `Idle` to `Alone` when it is started, and from there to `Outside` at its shutdown.
 
 use core::time::Duration;
 use http::Method;
@@ -39,6 +41,8 @@ pub(super) enum Lifecycle {
     Idle,
     /// Started; the subscription is asked for and gets its time first.
     AwaitingBus,
+    /// A plain router: there is nobody to join.
+    Alone,
     /// A PUT is under way, or (`None`) waits for its back-off.
     Registering { call: Option<CallId> },
     /// Registered.
@@ -57,6 +61,7 @@ impl Lifecycle {
         match self {
             Self::Idle => "idle",
             Self::AwaitingBus => "awaiting_bus",
+            Self::Alone => "alone",
             Self::Registering { .. } => "registering",
             Self::Serving { .. } => "serving",
             Self::Outside => "outside",
@@ -71,7 +76,11 @@ impl Worker {
         if self.lifecycle != Lifecycle::Idle {
             return;
         }
-        if has(Defect::SubscribeAfterRegister) {
+        if self.mode_is_plain() {
+            self.lifecycle = Lifecycle::Alone;
+            // It has all that it will ever be told.
+            self.last_full_pull = Some(self.now.moment);
+        } else if has(Defect::SubscribeAfterRegister) {
             self.register();
             self.outputs.command(Command::Subscribe);
         } else if self.config.events_enabled {
@@ -225,7 +234,7 @@ impl Worker {
             self.outputs.event(Event::AckDropped { why: "leaving".into() });
         }
         match self.lifecycle {
-            Lifecycle::Idle | Lifecycle::AwaitingBus | Lifecycle::Registering { call: None } => {
+            Lifecycle::Idle | Lifecycle::Alone | Lifecycle::AwaitingBus | Lifecycle::Registering { call: None } => {
                 self.timers.cancel(WakeReason::BusWait);
                 self.timers.cancel(WakeReason::Register);
                 self.lifecycle = Lifecycle::Outside;
@@ -256,6 +265,7 @@ impl Worker {
             }
             Lifecycle::Outside => self.leave(),
             Lifecycle::Idle
+            | Lifecycle::Alone
             | Lifecycle::AwaitingBus
             | Lifecycle::Registering { .. }
             | Lifecycle::Deleting { .. }

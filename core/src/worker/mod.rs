@@ -18,6 +18,8 @@ mod lifecycle;
 mod merge;
 mod mode;
 mod output;
+mod probe;
+mod probes;
 mod pull;
 mod queue;
 mod report;
@@ -27,6 +29,7 @@ mod timers;
 pub use call::{Call, CallBody, CallEnded, CallId, CallOutcome, CallRequest, CallResponse, TransportFailure};
 pub use input::Input;
 pub use output::{AckId, AckTicket, Apply, Command, Deadline, Event, Output, Severity, WakeReason};
+pub use probe::{Probe, ProbeEnded, ProbeId};
 pub use standing::Standing;
 
 use core::time::Duration;
@@ -48,6 +51,7 @@ use defects::{Defect, has};
 use guards::Guards;
 use heartbeat::Heartbeat;
 use lifecycle::Lifecycle;
+use probes::Probes;
 use pull::{Pulls, SnapshotCopy};
 use queue::Outputs;
 use report::Troubles;
@@ -84,6 +88,7 @@ pub struct Worker {
     notices: KeyNotices,
     desired: Desired,
     serving: Serving,
+    probes: Probes,
     issued: Generation,
     applied: Generation,
     last_full_pull: Option<Moment>,
@@ -120,6 +125,8 @@ impl Worker {
             notices: KeyNotices::default(),
             desired: Desired::new(&config.authority),
             serving: Serving::new(&settings),
+            // Apart, so that health leaves all other draws alone.
+            probes: Probes::new(Draws::new(seed).child()),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,
@@ -153,6 +160,8 @@ impl Worker {
             Input::Bus(event) => self.bus_event(event),
             Input::BusMalformed(malformed) => self.outputs.event(Event::Malformed(malformed)),
             Input::CallEnded(ended) => self.call_ended(ended),
+            Input::ProbeEnded(ended) => self.probe_ended(ended),
+            Input::ExchangeEnded(ended) => self.serving.take_end(&self.desired, &ended, self.now.moment),
             Input::Applied(generation) => self.applied = self.applied.max(generation),
             Input::AckSent(id) => {
                 if self.acks.sent(id) {
@@ -165,10 +174,12 @@ impl Worker {
             Input::Drained => {
                 self.shut_down();
                 self.drained = true;
+                self.stop_probes();
                 self.try_leave();
             }
         }
         self.flush_changes();
+        self.settle_health();
         self.acks.settle(self.issued);
         self.release_acks();
     }
@@ -177,9 +188,9 @@ impl Worker {
     pub fn poll_output(&mut self) -> Output {
         self.outputs.next().unwrap_or_else(|| {
             self.polled = true;
-            let timer = self.timers.next();
-            let call = self.calls.next_deadline();
-            Output::Wait(timer.into_iter().chain(call).min())
+            let release = self.serving.next_release().map(|at| Deadline { at, reason: WakeReason::QuarantineEnd });
+            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), release];
+            Output::Wait(due.into_iter().flatten().min())
         })
     }
 
@@ -191,6 +202,7 @@ impl Worker {
             worker_id: match self.lifecycle {
                 Lifecycle::Serving { worker_id } | Lifecycle::Deleting { worker_id, .. } => Some(worker_id),
                 Lifecycle::Idle
+                | Lifecycle::Alone
                 | Lifecycle::AwaitingBus
                 | Lifecycle::Registering { .. }
                 | Lifecycle::Outside
@@ -213,22 +225,22 @@ impl Worker {
         &self.desired
     }
 
-    /// The newest view; requests see it once its [`Apply`] has been carried out.
-    #[must_use]
-    pub const fn view(&self) -> &Arc<ServingView> {
-        self.serving.view()
-    }
-
     /// This process among the nodes of its authority.
     #[must_use]
     pub const fn node_id(&self) -> NodeId {
         self.node_id
     }
 
-    /// Numbers of what is held, each bounded in [`crate::limits`]: calls, held acks, key notices, guards.
+    /// The newest view, in force or on its way: what requests read before the first apply.
     #[must_use]
-    pub fn held(&self) -> [usize; 4] {
-        [self.calls.len(), self.acks.len(), self.notices.len(), self.guards.len()]
+    pub const fn view(&self) -> &Arc<ServingView> {
+        self.serving.view()
+    }
+
+    /// Numbers of what is held, each bounded in [`crate::limits`]: calls, held acks, key notices, guards, probes.
+    #[must_use]
+    pub fn held(&self) -> [usize; 5] {
+        [self.calls.len(), self.acks.len(), self.notices.len(), self.guards.len(), self.probes.len()]
     }
 
     /// Events dropped because nobody drained them.
@@ -269,6 +281,7 @@ impl Worker {
     /// Everything whose time has come, calls that are given up first.
     fn fire_due(&mut self) {
         let now = self.now.moment;
+        self.fire_health();
         while let Some((call, purpose)) = self.calls.take_due(now) {
             self.outputs.command(Command::Abandon(call));
             self.call_outcome(purpose, &CallOutcome::Failed(TransportFailure::TimedOut));
@@ -286,7 +299,10 @@ impl Worker {
                 WakeReason::GuardEnd => self.pull(pull::Scope::Circuits),
                 WakeReason::AckRetry => self.acks.retry(),
                 WakeReason::Leave => self.retry_delete(),
-                WakeReason::CallDeadline => {}
+                WakeReason::CallDeadline
+                | WakeReason::Probe
+                | WakeReason::ProbeDeadline
+                | WakeReason::QuarantineEnd => {}
             }
         }
     }

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use super::Worker;
-#[cfg(feature = "appproxy-router")]
 use super::defects;
 use super::pull::Scope;
 use crate::config::worker::Mode;
@@ -18,7 +17,7 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
         // A configuration whose mode is not built in is refused when it is read.
         #[cfg(not(feature = "appproxy-router"))]
         Mode::Router(_) => Rules::StaticOnly,
-        Mode::Legacy(_) => Rules::StaticOnly,
+        Mode::Legacy(_) | Mode::Plain => Rules::StaticOnly,
     }
 }
 
@@ -26,7 +25,7 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
 pub(super) const fn max_key_staleness(mode: &Mode) -> Option<Duration> {
     match mode {
         Mode::Router(router) => router.max_key_staleness,
-        Mode::Legacy(_) => None,
+        Mode::Legacy(_) | Mode::Plain => None,
     }
 }
 
@@ -35,7 +34,7 @@ impl Worker {
     pub(super) fn mode_heartbeat_body(&self) -> Option<String> {
         match self.config.mode {
             Mode::Router(_) => Some(heartbeat_body(self.node_id)),
-            Mode::Legacy(_) => None,
+            Mode::Legacy(_) | Mode::Plain => None,
         }
     }
 
@@ -43,7 +42,15 @@ impl Worker {
     pub(super) fn mode_delete_query(&self) -> String {
         match self.config.mode {
             Mode::Router(_) => format!("?node_id={}", self.node_id),
-            Mode::Legacy(_) => String::new(),
+            Mode::Legacy(_) | Mode::Plain => String::new(),
+        }
+    }
+
+    /// Whether there is a coordinator at all.
+    pub(super) const fn mode_is_plain(&self) -> bool {
+        match self.config.mode {
+            Mode::Plain => true,
+            Mode::Router(_) | Mode::Legacy(_) => false,
         }
     }
 
@@ -51,7 +58,7 @@ impl Worker {
     pub(super) const fn mode_has_router_config(&self) -> bool {
         match self.config.mode {
             Mode::Router(_) => true,
-            Mode::Legacy(_) => false,
+            Mode::Legacy(_) | Mode::Plain => false,
         }
     }
 
@@ -71,7 +78,7 @@ impl Worker {
                 ),
                 true,
             ),
-            Mode::Legacy(_) => (format!("the coordinator refused the registration: {text}"), true),
+            Mode::Legacy(_) | Mode::Plain => (format!("the coordinator refused the registration: {text}"), true),
         }
     }
 }

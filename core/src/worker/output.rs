@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::call::{Call, CallId};
-use crate::serving::{ChangeSet, ServingView};
+use super::probe::{Probe, ProbeId};
+use crate::serving::{ChangeSet, HealthChange, ServingView};
 use crate::time::Moment;
 use crate::wire::malformed::Malformed;
 
@@ -31,6 +32,10 @@ pub enum Command {
     Call(Call),
     /// Nobody waits for this call any more; the shell may drop it.
     Abandon(CallId),
+    /// Ask a backend how it is, then say [`super::Input::ProbeEnded`].
+    Probe(Probe),
+    /// Nobody waits for this probe any more; the shell may drop it.
+    AbandonProbe(ProbeId),
     /// Publish an ack, then say [`super::Input::AckSent`] or [`super::Input::AckFailed`].
     SendAck(AckTicket),
     /// Give up the subscription.
@@ -108,6 +113,12 @@ pub enum WakeReason {
     CallDeadline,
     /// The DELETE is tried again.
     Leave,
+    /// A probe is due.
+    Probe,
+    /// A probe has had its time.
+    ProbeDeadline,
+    /// A quarantine is over.
+    QuarantineEnd,
 }
 
 /// What an observer may want to know.
@@ -146,6 +157,15 @@ pub enum Event {
         /// The status, or `refused`, `reset`, `timed_out`, `late`, ...
         outcome: String,
     },
+    /// A probe ended; `outcome` is the status, or a word for the failure.
+    ProbeEnded {
+        /// The backend; `None` when nobody waited for the result any more.
+        backend: Option<Arc<str>>,
+        /// The status, or `refused`, `reset`, `timed_out`, `late`, ...
+        outcome: String,
+    },
+    /// A backend's health changed.
+    Health(HealthChange),
     /// An ack was dropped instead of sent, and why.
     AckDropped {
         /// `expired`, `overflow`, `leaving`, `gone`.

@@ -95,17 +95,7 @@ impl Worker {
     pub(super) fn outcome_label(outcome: &CallOutcome) -> String {
         match outcome {
             CallOutcome::Answered(response) => response.status.to_string(),
-            CallOutcome::Failed(failure) => match failure {
-                TransportFailure::Refused => "refused",
-                TransportFailure::Unresolved => "unresolved",
-                TransportFailure::Reset => "reset",
-                TransportFailure::TimedOut => "timed_out",
-                TransportFailure::Tls(_) => "tls",
-                TransportFailure::NotHttp => "not_http",
-                TransportFailure::TooLarge => "too_large",
-                TransportFailure::Other(_) => "other",
-            }
-            .to_owned(),
+            CallOutcome::Failed(failure) => failure.label().to_owned(),
         }
     }
 }

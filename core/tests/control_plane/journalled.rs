@@ -37,14 +37,14 @@ impl Part {
 }
 
 impl Journalled {
-    pub(crate) fn begin(config: &WorkerConfig, seed: Seed, start: Now) -> Self {
+    pub(crate) fn begin(config: &WorkerConfig, settings: &ServingSettings, seed: Seed, start: Now) -> Self {
         let head = Head {
             journal: VERSION,
             program: "test".into(),
             seed,
             start,
             config: config.clone(),
-            serving: ServingSettings::default(),
+            serving: settings.clone(),
             after: 0,
             state: None,
         };

@@ -11,7 +11,8 @@ use appproxy_core::time::{Moment, Now, UnixMillis};
 use appproxy_core::wire::envelope;
 use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::{
-    AckTicket, Call, CallBody, CallId, CallResponse, Command, Deadline, Event, Input, Output, TransportFailure, Worker,
+    AckTicket, Call, CallBody, CallId, CallResponse, Command, Deadline, Event, Input, Output, Probe, TransportFailure,
+    Worker,
 };
 use serde_json::{Value, json};
 
@@ -24,6 +25,7 @@ pub(crate) struct Stage {
     pub(crate) worker: Worker,
     pub(crate) now: Now,
     pub(crate) calls: Vec<Call>,
+    pub(crate) probes: Vec<Probe>,
     pub(crate) acks: Vec<AckTicket>,
     pub(crate) events: Vec<Event>,
     pub(crate) subscribes: usize,
@@ -62,13 +64,18 @@ pub(crate) fn config() -> WorkerConfig {
 
 impl Stage {
     pub(crate) fn new(config: WorkerConfig) -> Self {
+        Self::with(config, &ServingSettings::default())
+    }
+
+    pub(crate) fn with(config: WorkerConfig, settings: &ServingSettings) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
-        let journal = Journalled::begin(&config, Seed::from_number(7), now);
-        let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(7), now);
+        let journal = Journalled::begin(&config, settings, Seed::from_number(7), now);
+        let worker = Worker::new(config, settings, Seed::from_number(7), now);
         Self {
             worker,
             now,
             calls: Vec::new(),
+            probes: Vec::new(),
             acks: Vec::new(),
             events: Vec::new(),
             subscribes: 0,
@@ -85,13 +92,17 @@ impl Stage {
     /// Started, subscribed, registered, first pull applied with these circuits and this snapshot.
     pub(crate) fn serving(circuits: Value, snapshot: Value) -> Self {
         let mut stage = Self::new(config());
-        stage.input(Input::Started);
-        stage.input(Input::BusUp);
-        stage.register();
-        stage.answer_call("/circuits", 200, &json!({ "circuits": circuits }));
-        stage.answer_call("/router-config", 200, &snapshot);
-        stage.events.clear();
+        stage.join(circuits, snapshot);
         stage
+    }
+
+    pub(crate) fn join(&mut self, circuits: Value, snapshot: Value) {
+        self.input(Input::Started);
+        self.input(Input::BusUp);
+        self.register();
+        self.answer_call("/circuits", 200, &json!({ "circuits": circuits }));
+        self.answer_call("/router-config", 200, &snapshot);
+        self.events.clear();
     }
 
     pub(crate) fn input(&mut self, input: Input) {
@@ -123,6 +134,8 @@ impl Stage {
                         self.abandoned.push(id);
                         self.calls.retain(|call| call.id() != id);
                     }
+                    Command::Probe(probe) => self.probes.push(probe),
+                    Command::AbandonProbe(id) => self.probes.retain(|probe| probe.id() != id),
                     Command::SendAck(ticket) => self.acks.push(ticket),
                     Command::Unsubscribe => {}
                     Command::Stop => self.stopped = true,

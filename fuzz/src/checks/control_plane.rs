@@ -18,8 +18,9 @@ pub fn control_plane(bytes: &[u8]) {
 pub fn driven(bytes: &[u8]) -> Vec<String> {
     let mut drive = Drive::new(bytes);
     while drive.step() {
-        let [calls, acks, notices, guards] = drive.worker.held();
+        let [calls, acks, notices, guards, probes] = drive.worker.held();
         assert!(calls <= 4, "{calls} calls at once");
+        assert_eq!(probes, 0, "probes are off");
         assert!(acks <= limits::HELD_ACKS && notices <= limits::KEY_NOTICES && guards <= limits::GUARDS);
         let keys = drive.worker.desired().keys();
         for key in drive.removed() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use appproxy_core::config::health::HealthChecks;
 use appproxy_core::config::worker::{EventDialect, Mode, RouterMode, WorkerConfig};
 use appproxy_core::secret::Secret;
 use appproxy_core::seed::Seed;
@@ -109,7 +110,7 @@ impl<'a> Drive<'a> {
         let mut script = Script { bytes };
         let settings = script.byte();
         let config = config(settings % 8 != 7);
-        let (seed, serving) = (Seed::from_number(u64::from(settings)), ServingSettings::default());
+        let (seed, serving) = (Seed::from_number(u64::from(settings)), settings_without_probes());
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
         let worker = Worker::new(config.clone(), &serving, seed, now);
         let head =
@@ -205,6 +206,7 @@ impl<'a> Drive<'a> {
             }
             Command::SendAck(ticket) => self.send_ack(&ticket),
             Command::Stop => self.stopped = true,
+            Command::Probe(_) | Command::AbandonProbe(_) => panic!("probes are off"),
             Command::Subscribe | Command::Unsubscribe => {}
         }
     }
@@ -373,4 +375,9 @@ impl<'a> Drive<'a> {
     pub(super) fn removed(&self) -> impl Iterator<Item = &KeyId> {
         self.removed.keys()
     }
+}
+
+/// Probes are health's, and have tests of their own.
+fn settings_without_probes() -> ServingSettings {
+    ServingSettings { checks: HealthChecks { enabled: false, ..HealthChecks::default() }, ..ServingSettings::default() }
 }

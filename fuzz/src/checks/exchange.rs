@@ -1,7 +1,9 @@
 //! What comes from clients and replicas: a request's head, a body's model, a stream's bytes.
 
 use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{Admitted, Answer, Committed, EndOfBody, Gate, multipart, peek};
+use appproxy_core::exchange::{
+    Admitted, Answer, Attempt, Chosen, Committed, EndOfBody, Gate, Head, Payload, RetryBudget, multipart, peek,
+};
 use appproxy_core::seed::{Draws, Seed};
 use bytes::Bytes;
 use http::request::Parts;
@@ -49,13 +51,20 @@ struct Sent {
 
 /// The request, all the way to its first attempt; or the status of the answer made here.
 fn sent(parts: Parts, from: u8, body: &[u8]) -> Result<Sent, (u16, Bytes)> {
-    let mut selection = Selection::new();
     let admitted = admit(parts, from, body).map_err(|answer| refused(&answer))?;
-    let (attempt, request) = admitted.attempt(&mut selection, WORLD.node()).map_err(|answer| refused(&answer))?;
+    let (attempt, request) = first_attempt(admitted).map_err(|answer| refused(&answer))?;
     let backend = attempt.backend().name.to_string();
     drop(attempt.gone());
     let (head, payload) = request.into_parts();
     Ok(Sent { backend, uri: head.uri, headers: head.headers, body: payload.into_frames().concat() })
+}
+
+fn first_attempt(admitted: Admitted) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
+    let choosing = admitted.begin(&mut RetryBudget::default(), WORLD.node());
+    match choosing.choose(&mut Selection::new(), WORLD.node())? {
+        Chosen::Send(attempt, request) => Ok((attempt, request)),
+        Chosen::Elsewhere(_) | Chosen::Queue(_) => panic!("no chains and no queues here"),
+    }
 }
 
 fn admit(parts: Parts, from: u8, body: &[u8]) -> Result<Admitted, Box<Answer>> {
@@ -173,9 +182,12 @@ fn committed() -> Committed {
         format!("POST /v1/chat/completions\nhost: h\nauthorization: Bearer {KEY}\ncontent-type: application/json");
     let parts = parts_of(head.as_bytes()).expect("a head");
     let admitted = admit(parts, 0, br#"{"model":"m","stream":true}"#).expect("let through");
-    let (attempt, _) = admitted.attempt(&mut Selection::new(), WORLD.node()).expect("a replica");
+    let (attempt, _) = first_attempt(admitted).expect("a replica");
     let reply = Response::builder().header(header::CONTENT_TYPE, "text/event-stream").body(()).expect("a head");
-    attempt.head(reply.into_parts().0, WORLD.node()).expect("an answer").0
+    match attempt.head(reply.into_parts().0, &mut RetryBudget::default(), WORLD.node()).expect("an answer") {
+        Head::Commit(committed, _) => committed,
+        Head::Again(_) => panic!("an answer of 200 is the last"),
+    }
 }
 
 /// The data of every event, as the specification of server-sent events reads a stream: lines end with CRLF, LF or CR,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use appproxy_core::access::address::Peer;
 use appproxy_core::desired::circuit_of_name;
 use appproxy_core::exchange::{
-    Connection, ExchangeRules, Gate, KeyGate, Node as Stand, OperatorKey, OperatorKeys, token_hash,
+    Chosen, Connection, ExchangeRules, Gate, KeyGate, Node as Stand, OperatorKey, OperatorKeys, RetryBudget, token_hash,
 };
 use appproxy_core::secret::Secret;
 use bytes::Bytes;
@@ -228,9 +228,10 @@ impl Request {
         let result = Gate::open(self.parts.clone(), connection, stand, &mut node.draws)
             .and_then(|gate| gate.pass(Some(ledger), stand))
             .and_then(|gated| gated.route(self.body.clone(), stand))
-            .and_then(|admitted| admitted.attempt(selection, stand));
+            .and_then(|admitted| admitted.begin(&mut RetryBudget::default(), stand).choose(selection, stand));
         match result {
-            Ok((attempt, _)) => {
+            Ok(Chosen::Elsewhere(_) | Chosen::Queue(_)) => unreachable!("neither chains nor bounds are configured"),
+            Ok(Chosen::Send(attempt, _)) => {
                 let backend = attempt.backend().name.clone();
                 let _ = attempt.gone();
                 (Verdict::Served, Some(backend))

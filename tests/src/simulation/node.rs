@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use appproxy_core::access::rate_ledger::RateLedger;
+use appproxy_core::config::health::HealthChecks;
 use appproxy_core::config::worker::{EventDialect, Mode, RouterMode, WorkerConfig};
 use appproxy_core::desired::{BackendKind, StateDigest};
 use appproxy_core::exchange::Control;
@@ -206,7 +207,10 @@ pub fn settings() -> ServingSettings {
             credential: None,
             weight: 1,
             models: vec![StaticModel { name: STATIC.into(), aliases: Vec::new() }],
+            probed: false,
         }],
+        // What is tried here is the way of the coordinator's word: no replica is probed.
+        checks: HealthChecks { enabled: false, ..HealthChecks::default() },
         ..ServingSettings::default()
     }
 }

@@ -135,7 +135,8 @@ impl World {
                 }
             }
             Command::SendAck(ticket) => self.ack_made(place, node, ticket)?,
-            Command::Stop => {}
+            Command::Probe(probe) => return broken("nobody is probed here", probe.backend().to_string()),
+            Command::AbandonProbe(_) | Command::Stop => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use appproxy_core::config::health::HealthChecks;
 use appproxy_core::config::worker::{EventDialect, Mode, RouterMode, WorkerConfig};
 use appproxy_core::secret::Secret;
 use appproxy_core::seed::Seed;
@@ -15,6 +16,12 @@ use appproxy_fixtures::ids::named;
 use crate::automaton::{Ack, Asked, Content, Did, Standing, Told};
 use crate::coordinator::{AUTHORITY, Revision, circuit_id, key_id, model_name};
 use crate::fingerprint::{Fingerprint, of_worker};
+
+/// Replicas are not what these histories are about: none is probed.
+fn settings() -> ServingSettings {
+    let checks = HealthChecks { enabled: false, ..HealthChecks::default() };
+    ServingSettings { checks, ..ServingSettings::default() }
+}
 
 /// A worker, and the shell around it.
 pub(crate) struct Run {
@@ -57,7 +64,7 @@ impl Run {
     pub(crate) fn new() -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(0) };
         let mut run = Self {
-            worker: Worker::new(config(), &ServingSettings::default(), Seed::from_number(1), now),
+            worker: Worker::new(config(), &settings(), Seed::from_number(1), now),
             now,
             wait: None,
             view: None,
@@ -128,7 +135,8 @@ impl Run {
                 self.did.acks.push(ack(&ticket.about));
                 return Some(Input::AckSent(ticket.id));
             }
-            Command::Subscribe | Command::Unsubscribe | Command::Stop => {}
+            Command::Probe(probe) => panic!("nobody is to be probed: {probe:?}"),
+            Command::AbandonProbe(_) | Command::Subscribe | Command::Unsubscribe | Command::Stop => {}
         }
         None
     }

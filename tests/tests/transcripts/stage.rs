@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use appproxy_core::config::health::HealthChecks;
 use appproxy_core::config::worker::{EventDialect, LegacyMode, Mode, RouterMode, WorkerConfig};
 use appproxy_core::secret::Secret;
 use appproxy_core::seed::Seed;
@@ -80,7 +81,10 @@ pub(crate) fn legacy_mode() -> Mode {
 impl Stage {
     pub(crate) fn new(config: WorkerConfig, habits: Habits) -> Self {
         let now = Now { moment: Moment::START, wall: UnixMillis(1_800_000_000_000) };
-        let worker = Worker::new(config, &ServingSettings::default(), Seed::from_number(3), now);
+        // These are about the coordinator: no replica is probed.
+        let checks = HealthChecks { enabled: false, ..HealthChecks::default() };
+        let settings = ServingSettings { checks, ..ServingSettings::default() };
+        let worker = Worker::new(config, &settings, Seed::from_number(3), now);
         Self {
             worker,
             now,
@@ -168,6 +172,8 @@ impl Stage {
                     self.abandoned.push(self.calls.remove(at));
                 }
             }
+            Command::Probe(probe) => self.write(&format!("probe {}", probe.backend())),
+            Command::AbandonProbe(id) => self.write(&format!("abandon probe #{}", id.0)),
             Command::SendAck(ticket) => {
                 self.write(&telling::ack(&ticket));
                 self.unconfirmed_acks.push(ticket.id);

@@ -83,6 +83,10 @@ pub(crate) fn event(event: &Event) -> String {
         Event::Heard { event, outcome } => format!("heard {event}: {outcome}"),
         Event::Pull { scope, outcome } => format!("pull {scope}: {outcome}"),
         Event::CallEnded { call, outcome } => format!("ended {call}: {outcome}"),
+        Event::ProbeEnded { backend, outcome } => {
+            format!("probed {}: {outcome}", backend.as_deref().unwrap_or("nobody"))
+        }
+        Event::Health(change) => format!("{} was {} and is {}: {}", change.backend, change.from, change.to, change.why),
         Event::AckDropped { why } => format!("ack dropped: {why}"),
         Event::AckSent => "ack is out".into(),
     }

@@ -128,12 +128,12 @@ fn words_and_fallback() {
 
 #[test]
 fn what_is_not_in_effect_yet_is_named() {
-    let text = "selection_strategy: random\nserver:\n  tls: {cert_file: a, key_file: b}\nhealth_checks: {interval: 5s}\n\
+    let text = "routing: {queue_timeout: 1s}\nserver:\n  tls: {cert_file: a, key_file: b}\njournal: {file: j}\n\
                 backends: [{name: a, url: 'http://h', models: [m], role: prefill}]\nrequest: {connect_timeout: 1s}\n";
     let loaded = loaded(text);
     let named: Vec<_> = loaded.not_in_effect.iter().map(|warning| (warning.at.line, warning.key.as_str())).collect();
-    assert_eq!(named, [(1, "selection_strategy"), (3, "server.tls"), (4, "health_checks"), (5, "backends[0].role")]);
-    assert_eq!(super::loaded("selection_strategy: weighted").not_in_effect, []);
+    assert_eq!(named, [(3, "server.tls"), (4, "journal.file"), (5, "backends[0].role")]);
+    assert_eq!(super::loaded("selection_strategy: random").not_in_effect, []);
 }
 
 #[test]
@@ -200,4 +200,22 @@ fn the_examples_pass() {
 fn the_description_of_the_examples() {
     insta::assert_snapshot!("router", describe(&config(include_str!("../../../../config.example.router.yaml"))));
     insta::assert_snapshot!("plain", describe(&config(include_str!("../../../../config.example.plain.yaml"))));
+}
+
+#[test]
+fn a_backend_may_name_no_model_if_it_is_asked_for_its_own() {
+    let backend = |more: &str| format!("backends: [{{name: a, url: 'http://h'{more}}}]\n");
+    let nothing_served =
+        |text: &str| loaded(text).warnings.iter().any(|warning| warning.text.contains("serves nothing"));
+    assert!(!nothing_served(&backend("")));
+    assert!(nothing_served(&backend(", health_checks: {enabled: false}")));
+    assert!(nothing_served(&format!("health_checks: {{enabled: false}}\n{}", backend(""))));
+    assert!(!nothing_served(&backend(", models: [m], health_checks: {enabled: false}")));
+    assert!(config(&backend("")).backends[0].probed);
+    let unprobed = config(&backend(", models: [m], health_checks: {enabled: false}"));
+    assert!(!unprobed.backends[0].probed);
+    assert_eq!(config(&crate::config::describe(&unprobed)).backends, unprobed.backends);
+    let settings = crate::serving::ServingSettings::from(&unprobed);
+    assert!(!settings.backends[0].probed);
+    assert_eq!((settings.checks, settings.passive), (unprobed.health_checks, unprobed.passive));
 }

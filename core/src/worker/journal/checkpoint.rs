@@ -10,6 +10,7 @@ use super::super::calls::Calls;
 use super::super::guards::Guards;
 use super::super::heartbeat::Heartbeat;
 use super::super::lifecycle::Lifecycle;
+use super::super::probes::Probes;
 use super::super::pull::{Pulls, SnapshotCopy};
 use super::super::report::Troubles;
 use super::super::timers::Timers;
@@ -17,7 +18,7 @@ use super::record::drop_echoes;
 use crate::backoff::Backoff;
 use crate::desired::pseudonymised;
 use crate::seed::Draws;
-use crate::serving::Generation;
+use crate::serving::{Book, Generation};
 use crate::time::{Moment, Now};
 use crate::wire::circuit::Circuit;
 use crate::wire::event::Ack;
@@ -45,6 +46,8 @@ pub struct Checkpoint {
     guards: Guards,
     acks: Acks,
     notices: KeyNotices,
+    probes: Probes,
+    health: Book,
     circuits: Vec<Circuit>,
     publications: Vec<Publication>,
     /// Nothing while no key set ever came.
@@ -81,6 +84,8 @@ impl Checkpoint {
             guards: worker.guards.clone(),
             acks: worker.acks.clone(),
             notices: worker.notices.clone(),
+            probes: worker.probes.clone(),
+            health: worker.serving.book().clone(),
             circuits: desired.circuits().values().cloned().collect(),
             publications: desired.publications().values().map(|publication| (**publication).clone()).collect(),
             keys: desired.keys_loaded().then(|| desired.keys().values().cloned().collect()),
@@ -130,7 +135,7 @@ impl Checkpoint {
             desired.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
         }
         drop(desired.take_touched());
-        worker.serving.resume(desired, self.issued);
+        worker.serving.resume(desired, self.health, self.issued);
         worker.node_id = self.node_id;
         worker.draws = self.draws;
         worker.now = self.now;
@@ -147,6 +152,7 @@ impl Checkpoint {
         worker.guards = self.guards;
         worker.acks = self.acks;
         worker.notices = self.notices;
+        worker.probes = self.probes;
         worker.issued = self.issued;
         worker.applied = self.applied;
         worker.last_full_pull = self.last_full_pull;

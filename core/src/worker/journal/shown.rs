@@ -28,6 +28,13 @@ fn shown_command(command: &Command) -> Value {
         Command::Stop => json!("stop"),
         Command::Abandon(call) => json!({ "abandon": call }),
         Command::Call(call) => json!({ "call": shown_call(call) }),
+        Command::Probe(probe) => json!({ "probe": {
+            "id": probe.id(),
+            "backend": probe.backend(),
+            "uri": probe.request().uri().to_string(),
+            "deadline": probe.deadline(),
+        } }),
+        Command::AbandonProbe(probe) => json!({ "abandon_probe": probe }),
         Command::SendAck(ticket) => json!({ "send_ack": shown_ack(ticket) }),
         Command::Apply(apply) => json!({ "apply": {
             "generation": apply.view.generation,
@@ -67,6 +74,8 @@ fn without_hashes(mut event: Event) -> Event {
         Event::Heard { .. }
         | Event::Pull { .. }
         | Event::CallEnded { .. }
+        | Event::ProbeEnded { .. }
+        | Event::Health(_)
         | Event::AckDropped { .. }
         | Event::AckSent => {}
     }
@@ -83,6 +92,8 @@ pub(super) fn input(input: &Input) -> String {
         Input::AckSent(id) => format!("ack {} sent", id.0),
         Input::AckFailed(id) => format!("ack {} failed", id.0),
         Input::CallEnded(ended) => format!("call {} ended", ended.id().0),
+        Input::ProbeEnded(ended) => format!("probe {} ended", ended.id().0),
+        Input::ExchangeEnded(ended) => format!("exchange with {} ended: {:?}", ended.backend, ended.end),
         Input::Started => "started".to_owned(),
         Input::BusUp => "bus up".to_owned(),
         Input::Tick => "tick".to_owned(),
@@ -136,6 +147,6 @@ pub fn state(worker: &Worker) -> Value {
 }
 
 fn held(worker: &Worker) -> Value {
-    let [calls, acks, notices, guards] = worker.held();
-    json!({ "calls": calls, "acks": acks, "key_notices": notices, "guards": guards })
+    let [calls, acks, notices, guards, probes] = worker.held();
+    json!({ "calls": calls, "acks": acks, "key_notices": notices, "guards": guards, "probes": probes })
 }

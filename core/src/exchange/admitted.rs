@@ -1,0 +1,52 @@
+//! A request that may be served: what every attempt at it is made from.
+
+use bytes::Bytes;
+use std::sync::Arc;
+
+use super::budget::RetryBudget;
+use super::choosing::{Choosing, Tries};
+use super::control::Node;
+use super::outcome::Outcome;
+use super::passage::Passage;
+use super::peek::Peek;
+use crate::serving::PoolKey;
+
+/// A request that passed every gate. Nothing was sent yet.
+pub struct Admitted {
+    pub(super) passage: Passage,
+    /// The model that is served: the one asked for, or one of its chain.
+    pub(super) model: Arc<str>,
+    pub(super) pool: PoolKey,
+    pub(super) body: Bytes,
+    /// Where the model stands in the body; `None` when it stands in the path.
+    pub(super) place: Option<Peek>,
+    /// What the strategies by key go by.
+    pub(super) key: u64,
+    pub(super) sticky: Option<u64>,
+}
+
+impl core::fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Admitted({:?}, {} bytes)", self.passage, self.body.len())
+    }
+}
+
+impl Admitted {
+    /// Bytes of the body, unpacked: what the request holds in memory until its answer begins.
+    #[must_use]
+    pub const fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Goes on to the first attempt; the request counts for the retry budget.
+    pub fn begin(self, budget: &mut RetryBudget, node: Node<'_>) -> Choosing {
+        budget.count(node.now.moment);
+        Choosing { tries: Tries::begun(self), not_before: None }
+    }
+
+    /// The client went away before a replica was tried.
+    #[must_use]
+    pub fn gone(self) -> Outcome {
+        self.passage.gone()
+    }
+}

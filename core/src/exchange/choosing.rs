@@ -1,0 +1,375 @@
+//! A request between two attempts: which replica, of which model of the chain, and from when (data-plane 3.2-3.7, 9).
+
+use core::time::Duration;
+use http::Request;
+use std::sync::Arc;
+
+use super::admitted::Admitted;
+use super::answer::Answer;
+use super::attempt::{Attempt, not_spoken, upstream_error};
+use super::budget::RetryBudget;
+use super::control::Node;
+use super::denial::{Code, Denial};
+use super::outbound::{Payload, build, speaks};
+use super::outcome::{AttemptRecord, Outcome, Trail};
+use super::passage::Passage;
+use super::queued::{Queued, Turn};
+use super::rendezvous::mix;
+use super::rules::ExchangeRules;
+use super::selection::{Ask, Choice, Selection};
+use crate::desired::Backend;
+use crate::serving::{AttemptEnd, ExchangeEnded, Health, ModelPool, PoolKey};
+use crate::time::Moment;
+use crate::trie::Spread as _;
+
+/// The wait before the only replica is asked once more; doubles with each further try, less a part by chance.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+
+/// A request that needs a replica. When [`Self::not_before`] has come, [`Self::choose`] gives it one.
+#[derive(Debug)]
+#[must_use = "a request goes on by `choose`"]
+pub struct Choosing {
+    pub(super) tries: Tries,
+    pub(super) not_before: Option<Moment>,
+}
+
+/// What a choice comes to.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
+pub enum Chosen {
+    /// To be sent.
+    Send(Attempt, Request<Payload>),
+    /// Another model of the chain is up, with a pool of its own: choose again, with the shard of that pool.
+    Elsewhere(Choosing),
+    /// Every replica is at `routing.max_in_flight`.
+    Queue(Queued),
+}
+
+impl Choosing {
+    /// What a shard of [`Selection`] is chosen by: one pool's picks follow one draw.
+    #[must_use]
+    pub const fn pool(&self) -> &PoolKey {
+        self.tries.pool()
+    }
+
+    /// When to go on; `None`: now. Only ever given when the one replica that there is has failed and is asked again.
+    #[must_use]
+    pub const fn not_before(&self) -> Option<Moment> {
+        self.not_before
+    }
+
+    /// The end of the attempt before this choice, once: health should hear of a failure now, not when the whole exchange
+    /// has ended.
+    pub fn take_ended(&mut self) -> Option<ExchangeEnded> {
+        let last = self.tries.trail().attempts.last_mut()?;
+        if last.told || last.ended.end == AttemptEnd::Abandoned {
+            return None;
+        }
+        last.told = true;
+        Some(last.ended.clone())
+    }
+
+    /// Picks a replica and makes the request for it.
+    ///
+    /// # Errors
+    /// The answer, when there is no candidate (503; 502 after failed attempts) or none speaks this surface (501).
+    pub fn choose(self, selection: &mut Selection, node: Node<'_>) -> Result<Chosen, Box<Answer>> {
+        self.tries.choose(selection, node)
+    }
+
+    /// Refuses for a reason that only the shell can see.
+    #[must_use]
+    pub fn refuse(self, denial: &Denial) -> Box<Answer> {
+        self.tries.into_passage().refuse(denial)
+    }
+
+    /// The client went away.
+    #[must_use]
+    pub fn gone(self) -> Outcome {
+        self.tries.into_passage().gone()
+    }
+}
+
+/// What is left to try. The trail's records say which backends were.
+#[derive(Debug)]
+pub(super) struct Tries {
+    pub(super) admitted: Admitted,
+    fallback: Fallback,
+    /// Further attempts at this model.
+    retries: u32,
+    same: Option<Same>,
+    pub(super) turn: Option<Turn>,
+}
+
+/// How far the chain was gone along.
+#[derive(Debug)]
+enum Fallback {
+    /// The model asked for is served, or tried.
+    NotYet,
+    /// Models of `order` before `next` were tried or missing; `pools` are those that were tried.
+    At { order: Arc<[Arc<str>]>, next: usize, pools: Vec<PoolKey> },
+}
+
+/// The replica of the last attempt, once more.
+#[derive(Debug)]
+struct Same {
+    name: Arc<str>,
+    /// It is the same attempt, on a fresh connection.
+    fresh: bool,
+}
+
+impl Tries {
+    pub(super) const fn begun(admitted: Admitted) -> Self {
+        Self { admitted, fallback: Fallback::NotYet, retries: 0, same: None, turn: None }
+    }
+
+    pub(super) const fn pool(&self) -> &PoolKey {
+        &self.admitted.pool
+    }
+
+    pub(super) const fn trail(&mut self) -> &mut Trail {
+        &mut self.admitted.passage.trail
+    }
+
+    pub(super) fn into_passage(self) -> Passage {
+        self.admitted.passage
+    }
+
+    /// Whether the body may be sent twice.
+    pub(super) fn replayable(&self, rules: &ExchangeRules) -> bool {
+        u64::try_from(self.admitted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
+    }
+
+    /// The same replica at once, without counting anything.
+    pub(super) fn on_a_fresh_connection(mut self, backend: &Backend) -> Choosing {
+        self.same = Some(Same { name: backend.name.clone(), fresh: true });
+        Choosing { tries: self, not_before: None }
+    }
+
+    /// What comes after a failed attempt: another candidate, else another model of the chain, else the same replica when
+    /// it is all there is and `may_wait`.
+    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
+    pub(super) fn further(
+        mut self,
+        budget: &mut RetryBudget,
+        node: Node<'_>,
+        may_wait: bool,
+    ) -> Result<Choosing, Self> {
+        let now = node.now.moment;
+        let retries_left = self.retries < node.rules.max_retries;
+        let pool = self.pool_now(node);
+        if retries_left && pool.is_some_and(|pool| self.untried(pool)) && budget.take(now) {
+            self.retries += 1;
+            return Ok(Choosing { tries: self, not_before: None });
+        }
+        // A stand-in is no retry: whom it relieves is not asked again.
+        if self.move_on(node) {
+            return Ok(Choosing { tries: self, not_before: None });
+        }
+        let only = pool.and_then(|pool| self.only_replica(pool));
+        match only {
+            Some(name) if retries_left && may_wait && budget.take(now) => {
+                let backoff = self.backoff();
+                self.retries += 1;
+                self.same = Some(Same { name, fresh: false });
+                Ok(Choosing { tries: self, not_before: Some(now.after(backoff)) })
+            }
+            _ => Err(self),
+        }
+    }
+
+    fn choose(mut self, selection: &mut Selection, node: Node<'_>) -> Result<Chosen, Box<Answer>> {
+        let mut not_spoken_here = false;
+        loop {
+            // The view of this moment: a replica that went away meanwhile gets no new attempt.
+            let pool = self.pool_now(node).cloned();
+            if let (Some(same), Some(pool)) = (self.same.take(), &pool)
+                && let Some((backend, ticket)) = selection.again(pool, &same.name)
+            {
+                if same.fresh {
+                    self.trail().attempts.pop();
+                }
+                match self.attempt(backend, ticket, same.fresh, node) {
+                    Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                    Err(tries) => self = tries,
+                }
+                continue;
+            }
+            let choice = match &pool {
+                Some(pool) if self.may_choose(selection, node) => selection.choose(pool, &self.ask(node)),
+                Some(_) => Choice::Full,
+                None => Choice::Nothing,
+            };
+            match choice {
+                Choice::Picked(backend, ticket) => {
+                    self.end_turn(selection);
+                    match self.attempt(backend, ticket, false, node) {
+                        Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                        // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
+                        Err(tries) => self = tries,
+                    }
+                    continue;
+                }
+                Choice::Full => {
+                    self = match self.wait(selection, node) {
+                        Ok(queued) => return Ok(Chosen::Queue(queued)),
+                        Err(tries) => tries,
+                    };
+                    if !self.move_on(node) {
+                        return Err(self.into_passage().refuse(&Denial::overloaded()));
+                    }
+                }
+                Choice::NotSpoken | Choice::Nothing => {
+                    self.end_turn(selection);
+                    not_spoken_here |= matches!(choice, Choice::NotSpoken);
+                    if !self.move_on(node) {
+                        return Err(self.exhausted(not_spoken_here, pool.as_deref()));
+                    }
+                }
+            }
+            return Ok(Chosen::Elsewhere(Choosing { tries: self, not_before: None }));
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
+    fn attempt(
+        mut self,
+        backend: Arc<Backend>,
+        ticket: super::load::Ticket,
+        fresh: bool,
+        node: Node<'_>,
+    ) -> Result<(Attempt, Request<Payload>), Self> {
+        let trail = self.trail();
+        trail.backend = Some(backend.name.clone());
+        trail.attempts.push(AttemptRecord::begun(backend.name.clone(), node.now.moment));
+        match build(&self.admitted, &backend, node.rules) {
+            Some(request) => {
+                let fresh = fresh || !self.replayable(node.rules);
+                Ok((Attempt { tries: self, backend, ticket, sent: node.now.moment, fresh }, request))
+            }
+            None => {
+                self.trail().settle(AttemptEnd::NotConnected);
+                Err(self)
+            }
+        }
+    }
+
+    fn ask(&self, node: Node<'_>) -> Ask<'_> {
+        let Admitted { passage, pool, key, sticky, .. } = &self.admitted;
+        let spread = pool.spread();
+        let attempts = u64::try_from(passage.trail.attempts.len()).unwrap_or(u64::MAX);
+        Ask {
+            strategy: node.rules.strategy,
+            tried: &passage.trail.attempts,
+            surface: Some(passage.trail.surface),
+            sticky: sticky.map(|key| mix(key ^ spread)),
+            key: mix(key ^ spread),
+            draw: mix(passage.entropy ^ attempts),
+            max_in_flight: node.rules.max_in_flight,
+            now: node.now.moment,
+        }
+    }
+
+    /// What the model that is up resolves to now.
+    fn pool_now<'a>(&self, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        match self.fallback {
+            Fallback::NotYet => self.admitted.passage.holder.pool(&self.admitted.model, node),
+            // The operator configured the chain: whose key it is does not matter there.
+            Fallback::At { .. } => any_pool(&self.admitted.model, node),
+        }
+    }
+
+    /// Takes the next model of the chain that has a candidate, if there is one.
+    fn move_on(&mut self, node: Node<'_>) -> bool {
+        let (order, mut next, mut pools) = match &mut self.fallback {
+            Fallback::At { order, next, pools } => (order.clone(), *next, core::mem::take(pools)),
+            Fallback::NotYet => match chain_of(&self.admitted, node.rules) {
+                Some(order) => (order.clone(), 0, Vec::new()),
+                None => return false,
+            },
+        };
+        pools.push(self.admitted.pool.clone());
+        let mut found = false;
+        while let Some(model) = order.get(next) {
+            next += 1;
+            let Some(pool) = any_pool(model, node).filter(|pool| !pools.contains(&pool.key)) else { continue };
+            if self.untried(pool) {
+                self.admitted.model = model.clone();
+                self.admitted.pool = pool.key.clone();
+                self.trail().fallback = Some(model.clone());
+                self.retries = 0;
+                self.same = None;
+                found = true;
+                break;
+            }
+        }
+        self.fallback = Fallback::At { order, next, pools };
+        found
+    }
+
+    /// Whether the pool has a candidate that speaks the surface and was not tried.
+    fn untried(&self, pool: &ModelPool) -> bool {
+        let trail = &self.admitted.passage.trail;
+        let tried = |backend: &Backend| trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name);
+        serving(pool).any(|backend| speaks(backend.kind, trail.surface) && !tried(backend))
+    }
+
+    /// The replica of the last attempt, when the pool has no other.
+    fn only_replica(&self, pool: &ModelPool) -> Option<Arc<str>> {
+        let last = &self.admitted.passage.trail.attempts.last()?.ended.backend;
+        let mut all = serving(pool).filter(|backend| speaks(backend.kind, self.admitted.passage.trail.surface));
+        let only = all.next()?;
+        (all.next().is_none() && only.name == *last).then(|| last.clone())
+    }
+
+    fn backoff(&self) -> Duration {
+        let step = FIRST_BACKOFF.saturating_mul(1 << self.retries.min(6));
+        let chance = mix(self.admitted.passage.entropy ^ u64::from(self.retries)) % 512;
+        step / 2 + step.mul_f64(chance as f64 / 1024.0)
+    }
+
+    fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {
+        let warms_up = |pool: &ModelPool| pool.candidates().any(|one| one.health == Health::WarmingUp);
+        let denial = if !self.admitted.passage.trail.attempts.is_empty() {
+            upstream_error()
+        } else if not_spoken_here {
+            not_spoken()
+        } else if pool.is_some_and(warms_up) {
+            Denial::new(Code::ModelNotReady, "The servers of this model are starting. Try again shortly.")
+        } else {
+            Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
+        };
+        self.into_passage().refuse(&denial)
+    }
+}
+
+/// The models after the one asked for; those of the primary name stand in for its aliases as well.
+fn chain_of<'a>(admitted: &Admitted, rules: &'a ExchangeRules) -> Option<&'a Arc<[Arc<str>]>> {
+    rules.fallbacks.after(&admitted.model).or_else(|| match &admitted.pool {
+        PoolKey::Publication(primary) => rules.fallbacks.after(primary),
+        PoolKey::Contested(_) | PoolKey::Static(_) => None,
+    })
+}
+
+/// What serves a name, published or static.
+fn any_pool<'a>(model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+    node.view.model(model).or_else(|| node.view.static_model(model))
+}
+
+/// What may be picked of a pool.
+fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
+    let endpoints = pool.endpoints.iter().filter(|share| share.ratio > 0.0);
+    let groups = endpoints.flat_map(|share| &share.endpoint.groups).filter(|group| group.traffic_weight > 0.0);
+    let candidates = groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.weight() > 0.0);
+    candidates.map(|candidate| &candidate.backend)
+}
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "choosing_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "chain_tests.rs"]
+mod chain_tests;

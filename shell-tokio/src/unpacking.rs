@@ -1,0 +1,62 @@
+//! Packed bodies: to unpack one takes a while, and other requests must not wait for it.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use appproxy_core::exchange::{Admitted, Answer, Denial, Gated};
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::body::reserve;
+use crate::data::record;
+use crate::node::Node;
+
+/// What becomes of a request whose body is packed, and the room that its unpacked body takes.
+pub(crate) async fn routed(
+    node: &Arc<Node>,
+    gated: Gated,
+    packed: Bytes,
+    mut room: Option<OwnedSemaphorePermit>,
+) -> Result<(Admitted, Option<OwnedSemaphorePermit>), Box<Answer>> {
+    let done = Unclaimed { node: node.clone(), result: None };
+    let unpacking = tokio::task::spawn_blocking(move || {
+        let mut done = done;
+        done.result = Some(done.node.see(|seen| gated.route(packed, seen)));
+        done
+    });
+    let mut done = match unpacking.await {
+        Ok(done) => done,
+        // Answered by whoever answers all faults of ours; a runtime that ends drops us here anyway.
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => core::future::pending().await,
+        },
+    };
+    let Some(result) = done.result.take() else { unreachable!("a result is taken once") };
+    let admitted = result?;
+    match reserve(&mut room, admitted.body_len(), &node.bodies) {
+        Ok(()) => Ok((admitted, room)),
+        Err(denial) => Err(refused(node, admitted, &denial)),
+    }
+}
+
+fn refused(node: &Node, admitted: Admitted, denial: &Denial) -> Box<Answer> {
+    node.see(|seen| admitted.begin(&mut node.budget(), seen)).refuse(denial)
+}
+
+/// A result that is recorded when its client has gone away meanwhile.
+struct Unclaimed {
+    node: Arc<Node>,
+    result: Option<Result<Admitted, Box<Answer>>>,
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        let outcome = match self.result.take() {
+            Some(Ok(admitted)) => admitted.gone(),
+            Some(Err(answer)) => answer.outcome,
+            None => return,
+        };
+        record(&self.node, &outcome, None);
+    }
+}
