@@ -120,6 +120,9 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration
         metrics.fallbacks.inc();
     }
     outcome.ends().for_each(|ended| node.saw(ended));
+    if let Some(backend) = trail.credential_refused() {
+        node.credential_refused(backend);
+    }
     if let Some(code) = outcome.denial {
         metrics.refused(code.label());
     }

@@ -54,6 +54,7 @@ table! {
     CALLS = "appproxy_coordinator_calls" "counter" "Calls to the coordinator, by call and outcome";
     NOTICES = "appproxy_notices" "counter" "Notices for the operator, by code";
     ACKS = "appproxy_acks" "counter" "Acks, by outcome";
+    CREDENTIALS_REFUSED = "appproxy_credentials_refused" "counter" "Requests whose backend refused its configured credential";
     PROBES = "appproxy_probes" "counter" "Probes of backends, by outcome";
     EJECTIONS = "appproxy_ejections" "counter" "Quarantines of backends that failed live traffic";
     ENDS_LOST = "appproxy_health_reports_lost" "counter" "Ends of attempts that came too fast to be judged";
@@ -156,6 +157,7 @@ pub(crate) struct Metrics {
     calls: Family<CallLabels, Counter>,
     notices: Family<Code, Counter>,
     acks: Family<OutcomeLabel, Counter>,
+    pub(crate) credentials_refused: Counter,
     probes: Family<OutcomeLabel, Counter>,
     pub(crate) ejections: Counter,
     pub(crate) ends_lost: Counter,
@@ -183,6 +185,7 @@ impl Default for Metrics {
             calls: Family::default(),
             notices: Family::default(),
             acks: Family::default(),
+            credentials_refused: Counter::default(),
             probes: Family::default(),
             ejections: Counter::default(),
             ends_lost: Counter::default(),
@@ -239,6 +242,7 @@ impl Metrics {
         add(to, CALLS, self.calls.clone());
         add(to, NOTICES, self.notices.clone());
         add(to, ACKS, self.acks.clone());
+        add(to, CREDENTIALS_REFUSED, self.credentials_refused.clone());
         add(to, PROBES, self.probes.clone());
         add(to, EJECTIONS, self.ejections.clone());
         add(to, ENDS_LOST, self.ends_lost.clone());

@@ -1,5 +1,7 @@
 //! What requests and the control loop share: the view in force, the rules, the counts. Every lock is held for one call.
 
+use core::time::Duration;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,7 @@ use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
+use appproxy_core::time::Moment;
 use arc_swap::ArcSwap;
 
 use crate::attempts::Calls;
@@ -22,6 +25,9 @@ use crate::witness::Witness;
 
 /// How many parts the per-model, per-key and per-request states are cut into, so that cores do not queue at one lock.
 const SHARDS: usize = 16;
+
+/// A refused credential is said at most this often for each backend; all are counted.
+const ALARM_EVERY: Duration = Duration::from_secs(60);
 
 /// This node.
 pub(crate) struct Node {
@@ -39,6 +45,8 @@ pub(crate) struct Node {
     budget: Mutex<RetryBudget>,
     pub(crate) calls: Calls,
     witness: Witness,
+    /// When each backend's refused credential was last said. Only configured backends have one.
+    alarms: Mutex<BTreeMap<Arc<str>, Moment>>,
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
@@ -76,6 +84,7 @@ impl Node {
             budget: Mutex::default(),
             calls: Calls::default(),
             witness: parts.witness,
+            alarms: Mutex::default(),
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
             next_draw: AtomicUsize::new(0),
@@ -98,6 +107,17 @@ impl Node {
     pub(crate) fn saw(&self, ended: &ExchangeEnded) {
         if !self.witness.saw(ended) {
             self.metrics.ends_lost.inc();
+        }
+    }
+
+    /// A backend refused the credential that is configured for it: an operator has to act.
+    pub(crate) fn credential_refused(&self, backend: &Arc<str>) {
+        self.metrics.credentials_refused.inc();
+        let now = self.clock.moment();
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        if alarms.get(backend).is_none_or(|said| now.since(*said) >= ALARM_EVERY) {
+            alarms.insert(backend.clone(), now);
+            tracing::error!(%backend, "the backend refuses its `api_key`: its requests are answered with 502");
         }
     }
 

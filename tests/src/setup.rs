@@ -154,14 +154,15 @@ impl Setup {
         world
     }
 
-    /// As [`Setup::start`], with the model `puppet` besides, whose one replica the test plays itself.
+    /// As [`Setup::start`], with the model `puppet` besides, whose one replica the test plays itself. Nobody is probed:
+    /// the test would have to answer.
     ///
     /// # Panics
     /// When a part of it does not start.
     #[must_use]
     #[track_caller]
     pub fn start_with_puppet(self) -> (World, Puppet) {
-        let world = self.start();
+        let world = self.sections("health_checks: {enabled: false}\n").start();
         let puppet = Puppet::start();
         world.circuit(9, &[puppet.port()]);
         world.publish("puppet", &[], &[(9, 1.0)]);

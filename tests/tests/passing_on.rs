@@ -253,7 +253,7 @@ fn a_replica_that_refuses_the_connection_is_passed_over() {
         assert_eq!(answer.status(), 200, "{}", answer.text());
         assert!(answer.text().contains("\"served_by\":\"two\""), "{}", answer.text());
     }
-    assert!(world.metric("appproxy_retries_total") >= 4.0, "half of them met the dead one first");
+    assert!(world.metric("appproxy_retries_total") >= 3.0, "some met the dead one first, until it was left alone");
     world.kill_replica(2);
     for surface in ["/v1/chat/completions", "/v1/messages"] {
         let body = r#"{"model":"two","max_tokens":1,"messages":[]}"#;

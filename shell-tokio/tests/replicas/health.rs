@@ -1,6 +1,6 @@
 //! Who is asked no more: by probes, and by live traffic (data-plane 4).
 
-use appproxy_fixtures::replica::{Behaviour, Failing};
+use appproxy_fixtures::replica::Behaviour;
 
 use super::stage::*;
 
@@ -49,12 +49,11 @@ async fn a_replica_that_fails_live_traffic_is_put_into_quarantine() {
     let (first, second) = two().await;
     let more = NO_PROBES.to_owned() + "passive: {failures: 3, ejection: 300s}\n";
     let running = worker(&[(&first, "m"), (&second, "m")], &more).await;
-    let failing = Failing { status: 500, body: None, content_type: None, retry_after: None };
-    first.behave(Behaviour { fail: Some(failing), ..Behaviour::default() });
+    first.behave(Behaviour { half_body: true, ..Behaviour::default() });
     for _ in 0..6 {
         ask(&running, CHAT).await;
     }
-    assert_eq!(first.requests(), 3, "a 500 is the replica's own answer: it goes to the client");
+    assert_eq!(first.requests(), 3, "an answer that breaks off is not asked for again");
     until(&running, "appproxy_ejections_total 1").await;
     until(&running, r#"appproxy_backends{health="quarantined"} 1"#).await;
     for _ in 0..4 {

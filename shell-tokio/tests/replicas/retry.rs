@@ -105,3 +105,15 @@ async fn a_packed_body_reaches_the_replica_unpacked() {
     assert_eq!(replica.requests(), 1);
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_backend_that_refuses_our_credential_is_counted_and_never_a_401() {
+    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let own = format!("  - {{name: own, url: \"http://{}\", models: [own], api_key: sk-ours}}\n", replica.address());
+    let running = worker_of(&own, &alone("")).await;
+    let failing = Failing { status: 401, body: None, content_type: None, retry_after: None };
+    replica.behave(Behaviour { fail: Some(failing), ..Behaviour::default() });
+    let answer = ask(&running, r#"{"model":"own","messages":[]}"#).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    assert_eq!(metric(&running, "appproxy_credentials_refused_total").await, "appproxy_credentials_refused_total 1");
+}

@@ -24,13 +24,18 @@ pub(crate) async fn two() -> (StageReplica, StageReplica) {
 
 /// A worker over replicas, each with the model that it serves.
 pub(crate) async fn worker(replicas: &[(&StageReplica, &str)], more: &str) -> Running {
-    let mut text = format!(
+    let entry = |(number, (replica, model)): (usize, &(&StageReplica, &str))| {
+        format!("  - {{name: b{number}, url: \"http://{}\", models: [{model}]}}\n", replica.address())
+    };
+    worker_of(&replicas.iter().enumerate().map(entry).collect::<String>(), more).await
+}
+
+/// A worker over these entries of `backends`.
+pub(crate) async fn worker_of(backends: &str, more: &str) -> Running {
+    let text = format!(
         "server: {{bind_address: \"127.0.0.1:0\", drain_notice: 0s, shutdown_timeout: 200ms}}\n\
-         admin: {{bind_address: \"127.0.0.1:0\"}}\n{more}backends:\n"
+         admin: {{bind_address: \"127.0.0.1:0\"}}\n{more}backends:\n{backends}"
     );
-    for (number, (replica, model)) in replicas.iter().enumerate() {
-        text += &format!("  - {{name: b{number}, url: \"http://{}\", models: [{model}]}}\n", replica.address());
-    }
     let loaded = appproxy_core::config::load(&text, &|_| None).expect("configuration");
     assert!(loaded.not_in_effect.is_empty(), "{:?}", loaded.not_in_effect);
     Running::start(loaded.config).await.expect("start")
