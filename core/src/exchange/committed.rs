@@ -127,6 +127,10 @@ pub(super) fn commit(
         passage.trail.credential_refused = true;
         return Err(passage.refuse(&upstream_error()));
     }
+    // An upgrade that nobody asked for: what follows is no answer.
+    if status.is_informational() {
+        return Err(passage.refuse(&upstream_error()));
+    }
     if status.is_server_error() && !tells_more(&headers) {
         return Err(reworded(passage, status, &headers));
     }

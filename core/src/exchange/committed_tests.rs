@@ -160,3 +160,19 @@ fn the_record_says_how_it_ended() {
     assert_eq!(trail.key_id().map(|id| id.as_str()), Some("id-of-three"));
     assert!(trail.backend().is_some());
 }
+
+#[test]
+fn an_upgrade_that_nobody_asked_for_is_no_answer() {
+    let answer = answered(101, &["upgrade: websocket"]).unwrap_err();
+    assert_eq!(said(&answer), "502 upstream_error");
+}
+
+#[test]
+fn a_model_name_of_any_length_is_cut_where_it_is_told() {
+    let mut world = World::new();
+    let name = "n".repeat(crate::limits::QUOTED_CHARS + 1);
+    let answer = world.answer(chat("root"), &format!("{{\"model\":\"{name}\"}}"));
+    assert_eq!(said(&answer), "404 model_not_found");
+    assert_eq!(header(&answer.headers, "x-appproxy-model").len(), crate::limits::QUOTED_CHARS);
+    assert_eq!(answer.outcome.trail.model().map(|name| name.len()), Some(crate::limits::QUOTED_CHARS));
+}

@@ -106,7 +106,7 @@ impl Gate {
             Destination::GetModel(name) => return Err(models::get(self.passage, &name, node)),
             Destination::PathModel { model, .. } => {
                 // The path says it all: nothing of the body needs to come before a refusal.
-                self.passage.trail.model = Some(Arc::from(model.as_str()));
+                self.passage.trail.name_model(&Arc::from(model.as_str()));
                 if let Err(denial) = models::path_model(&self.passage, &model, node) {
                     return Err(self.passage.refuse(&denial));
                 }

@@ -82,7 +82,7 @@ impl Gated {
             (None, Destination::PathModel { model, .. }) => Arc::from(model.as_str()),
             (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
         };
-        self.passage.trail.model = Some(asked.clone());
+        self.passage.trail.name_model(&asked);
         let pool = match self.passage.holder.model(&asked, node) {
             Ok(pool) => pool.key.clone(),
             Err(denial) => return Err(self.passage.refuse(&denial)),

@@ -136,6 +136,10 @@ fn appended(headers: &HeaderMap, address: &str) -> Option<HeaderValue> {
 
 /// Turns a replica's headers into those the client gets: repeated ones stay, in order.
 pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        // With both, the chunks are what counts (RFC 9112, 6.3): passed on, the length would cut the answer short.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     strip_hop_by_hop(headers);
     for name in [X_MODEL, X_BACKEND, X_FALLBACK] {
         headers.remove(name);

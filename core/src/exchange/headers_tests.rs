@@ -73,6 +73,16 @@ fn s7_what_belongs_to_the_connection_stays_behind() {
 }
 
 #[test]
+fn s3_a_length_beside_chunks_goes_no_further() {
+    let mut headers = map(&[("content-length", b"5"), ("transfer-encoding", b"chunked")]);
+    inbound(&mut headers, &trail());
+    assert!(!headers.contains_key("content-length") && !headers.contains_key("transfer-encoding"));
+    let mut headers = map(&[("content-length", b"5")]);
+    inbound(&mut headers, &trail());
+    assert_eq!(all(&headers, "content-length"), ["5"], "by itself it counts");
+}
+
+#[test]
 fn s7_repeated_answer_headers_arrive_in_order() {
     let mut headers = map(&[("set-cookie", b"a=1"), ("x-other", b"1"), ("set-cookie", b"b=2")]);
     inbound(&mut headers, &trail());

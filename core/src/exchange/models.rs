@@ -21,7 +21,7 @@ pub(super) fn list(passage: Passage, node: Node<'_>) -> Box<Answer> {
 
 /// One model, by the same decision as a call.
 pub(super) fn get(mut passage: Passage, name: &str, node: Node<'_>) -> Box<Answer> {
-    passage.trail.model = Some(Arc::from(name));
+    passage.trail.name_model(&Arc::from(name));
     if let Err(denial) = passage.holder.model(name, node) {
         return passage.refuse(&denial);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::denial::Code;
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::limits;
 use crate::serving::{AttemptEnd, ExchangeEnded};
 use crate::time::Moment;
 use crate::wire::ids::KeyId;
@@ -34,6 +35,15 @@ pub struct Trail {
 }
 
 impl Trail {
+    /// Notes the model asked for, cut to [`limits::QUOTED_CHARS`]: it goes into a header and the access line, and a
+    /// client can write anything there.
+    pub(super) fn name_model(&mut self, name: &Arc<str>) {
+        self.model = Some(match name.char_indices().nth(limits::QUOTED_CHARS) {
+            Some((end, _)) => name.get(..end).unwrap_or_default().into(),
+            None => name.clone(),
+        });
+    }
+
     /// The record of a request whose head is all that is known.
     pub(super) fn begun(method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) -> Self {
         Self {

@@ -179,7 +179,9 @@ impl Worker {
             }
         }
         self.flush_changes();
-        self.settle_health();
+        while self.settle_health() {
+            self.flush_changes();
+        }
         self.acks.settle(self.issued);
         self.release_acks();
     }
@@ -215,7 +217,7 @@ impl Worker {
             leaving: self.shutdown,
             max_staleness: self.config.max_staleness,
             max_key_staleness: mode::max_key_staleness(&self.config.mode),
-            trouble: self.troubles.values().cloned().collect(),
+            trouble: self.public_trouble(),
         }
     }
 

@@ -194,11 +194,13 @@ impl Worker {
         self.serving.release_due(now);
     }
 
-    /// Tells what changed, follows who came and went, and begins the probes that are due.
-    pub(super) fn settle_health(&mut self) {
+    /// Tells what changed, follows who came and went, and begins the probes that are due. Whether one of these ended on
+    /// the spot: then the view has to follow.
+    pub(super) fn settle_health(&mut self) -> bool {
         if self.lifecycle == Lifecycle::Idle {
-            return;
+            return false;
         }
+        let mut ended = false;
         for change in self.serving.take_news() {
             self.outputs.event(Event::Health(change));
         }
@@ -224,10 +226,12 @@ impl Worker {
                 _ => {
                     if let Some(probe) = self.probes.finish(id) {
                         self.take_sign(probe, ProbeSign::Bad);
+                        ended = true;
                     }
                 }
             }
         }
+        ended
     }
 
     pub(super) fn stop_probes(&mut self) {

@@ -30,6 +30,17 @@ impl Trouble {
         }
     }
 
+    /// What `/health`, which anybody may read, says of it; the details are the log's.
+    const fn in_public(self) -> &'static str {
+        match self {
+            Self::Register => "not registered: the coordinator does not answer, or refuses",
+            Self::Pull => "pulls fail: requests are served from the last good state",
+            Self::Heartbeat => "heartbeats fail: requests are served as before",
+            Self::Bus => "the event bus is lost: changes come by pull",
+            Self::Traffics => "the coordinator sends no inference circuits to this authority",
+        }
+    }
+
     const fn over(self) -> &'static str {
         match self {
             Self::Register => "registered",
@@ -45,6 +56,11 @@ impl Trouble {
 pub(super) type Troubles = BTreeMap<Trouble, String>;
 
 impl Worker {
+    /// What is wrong now, in words for anybody.
+    pub(super) fn public_trouble(&self) -> Vec<String> {
+        self.troubles.keys().map(|trouble| trouble.in_public().to_owned()).collect()
+    }
+
     pub(super) fn notice(&mut self, severity: Severity, code: &'static str, text: impl Into<String>) {
         self.outputs.event(Event::Notice { severity, code: code.into(), text: text.into() });
     }

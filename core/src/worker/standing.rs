@@ -27,7 +27,7 @@ pub struct Standing {
     pub max_staleness: Option<Duration>,
     /// Past this age model API keys get 503; `None` is no bound.
     pub max_key_staleness: Option<Duration>,
-    /// What is wrong now, worst first, in words for `/health`; empty when nothing is.
+    /// What is wrong now, worst first, in words for anybody (`/health`); empty when nothing is.
     pub trouble: Vec<String>,
 }
 

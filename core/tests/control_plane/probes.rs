@@ -198,8 +198,7 @@ fn thousands_are_probed_one_after_the_other_and_not_more_than_the_bound_at_once(
         stage.calls.clear();
         begun.push(stage.probes.len());
         for probe in core::mem::take(&mut stage.probes) {
-            stage.worker.handle_input(Input::ProbeEnded(probe.answered(StatusCode::OK, b"")), stage.now);
-            while !matches!(stage.worker.poll_output(), appproxy_core::worker::Output::Wait(_)) {}
+            stage.input(Input::ProbeEnded(probe.answered(StatusCode::OK, b"")));
         }
     }
     assert!(begun.iter().all(|begun| *begun < 600), "{begun:?}");

@@ -57,8 +57,9 @@ impl AttemptEnd {
             Self::Answered(status) => match status {
                 ..400 => Verdict::Good,
                 // The caller's mistakes, and what the server never claimed to do.
-                400..500 | 501 => Verdict::Neither,
-                500.. => Verdict::Bad,
+                // A caller can bring about a 500 as well as a 400; one bad caller must not switch a model off.
+                400..=501 => Verdict::Neither,
+                502.. => Verdict::Bad,
             },
             Self::Abandoned => Verdict::Neither,
         }
@@ -164,9 +165,9 @@ mod tests {
         }
         let of_status = |status| Answered(status).verdict();
         assert!([101, 200, 204, 302, 399].map(of_status).into_iter().all(|verdict| verdict == Verdict::Good));
-        let mistakes = [400, 401, 403, 404, 408, 413, 422, 429, 499, 501];
+        let mistakes = [400, 401, 403, 404, 408, 413, 422, 429, 499, 500, 501];
         assert!(mistakes.map(of_status).into_iter().all(|verdict| verdict == Verdict::Neither));
-        assert!([500, 502, 503, 504, 599].map(of_status).into_iter().all(|verdict| verdict == Verdict::Bad));
+        assert!([502, 503, 504, 599].map(of_status).into_iter().all(|verdict| verdict == Verdict::Bad));
         assert_eq!(Abandoned.verdict(), Verdict::Neither);
     }
 
