@@ -7,17 +7,20 @@ mod pool;
 mod pool_build;
 mod quorum;
 mod reports;
+#[cfg(feature = "appproxy-common")]
+mod resume;
 mod serve;
 mod serve_health;
 mod settings;
 mod view;
 
 pub use changes::ChangeSet;
-pub(crate) use health::Book;
 pub use health::{
     AttemptEnd, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Witnesses, served_names,
 };
 pub use pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
+#[cfg(feature = "appproxy-common")]
+pub(crate) use resume::Book;
 pub use serve::{Serving, Update};
 pub use settings::{RoutingWeights, ServingSettings, StaticBackend, StaticModel};
 pub use view::{Generation, ServingView, ViewCounts};

@@ -1,6 +1,6 @@
 //! Deliberately wrong variants of this worker, for the tests that show that they would be found.
 //!
-//! Without the feature `defects` no variant can be chosen and [`has`] is a constant.
+//! Without the feature `defects` no variant can be chosen and `has` is a constant.
 
 use super::Worker;
 use super::acks::KeyNotices;

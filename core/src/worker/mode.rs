@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::Worker;
 use super::defects;
 use super::pull::Scope;
+use super::report::OLD_COORDINATOR;
 use crate::config::worker::Mode;
 use crate::desired::Rules;
 use crate::wire::register::heartbeat_body;
@@ -72,10 +73,7 @@ impl Worker {
         match self.config.mode {
             Mode::Router(_) if defects::has(defects::Defect::OldCoordinatorUnsaid) => (text, true),
             Mode::Router(_) => (
-                format!(
-                    "the coordinator refused the registration of a ROUTER worker: {text}; most likely it is older \
-                     than BEP-1053 and does not know `frontend_mode: router`"
-                ),
+                format!("the coordinator refused the registration of a ROUTER worker: {text}; {OLD_COORDINATOR}"),
                 true,
             ),
             Mode::Legacy(_) | Mode::Plain => (format!("the coordinator refused the registration: {text}"), true),

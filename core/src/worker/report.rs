@@ -9,6 +9,13 @@ use super::defects::{Defect, has};
 use super::output::{Event, Severity};
 use crate::wire::register::error_text;
 
+/// The words for a secret that the coordinator does not accept.
+pub(super) const SECRET_REJECTED: &str = "api_secret rejected by the coordinator";
+
+/// The words for a coordinator that does not know ROUTER workers.
+pub(super) const OLD_COORDINATOR: &str =
+    "most likely it is older than BEP-1053 and does not know `frontend_mode: router`";
+
 /// Lasting trouble, worst first. `/health` lists what is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Trouble {
@@ -31,11 +38,13 @@ impl Trouble {
     }
 
     /// What `/health`, which anybody may read, says of it; the details are the log's.
-    const fn in_public(self) -> &'static str {
+    fn in_public(self, details: &str) -> &'static str {
         match self {
+            _ if details.contains(SECRET_REJECTED) => SECRET_REJECTED,
+            Self::Register if details.contains(OLD_COORDINATOR) => OLD_COORDINATOR,
             Self::Register => "not registered: the coordinator does not answer, or refuses",
-            Self::Pull => "pulls fail: requests are served from the last good state",
-            Self::Heartbeat => "heartbeats fail: requests are served as before",
+            Self::Pull => "pulls from the coordinator fail: requests are served from the last good state",
+            Self::Heartbeat => "heartbeats to the coordinator fail: requests are served as before",
             Self::Bus => "the event bus is lost: changes come by pull",
             Self::Traffics => "the coordinator sends no inference circuits to this authority",
         }
@@ -58,7 +67,7 @@ pub(super) type Troubles = BTreeMap<Trouble, String>;
 impl Worker {
     /// What is wrong now, in words for anybody.
     pub(super) fn public_trouble(&self) -> Vec<String> {
-        self.troubles.keys().map(|trouble| trouble.in_public().to_owned()).collect()
+        self.troubles.iter().map(|(trouble, details)| trouble.in_public(details).to_owned()).collect()
     }
 
     pub(super) fn notice(&mut self, severity: Severity, code: &'static str, text: impl Into<String>) {
@@ -82,7 +91,7 @@ impl Worker {
         match outcome {
             _ if has(Defect::SecretRejectedUnsaid) => None,
             CallOutcome::Answered(response) if matches!(response.status, 401 | 403) => Some(format!(
-                "api_secret rejected by the coordinator (status {}): {}; check `api_secret` against the coordinator's",
+                "{SECRET_REJECTED} (status {}): {}; check `api_secret` against the coordinator's",
                 response.status,
                 error_text(&response.body.0)
             )),

@@ -3,7 +3,7 @@
 //!
 //! A run has a phase of faults and then a healing one: the faults end, the stated bound passes, and every node must
 //! serve what a fresh worker would, given the coordinator's state. Rules are held against every single step: see
-//! [`reference`] (what a node must want), [`promises`] (acks), [`conduct`] (calls) and [`clients`] (requests).
+//! [`mod@reference`] (what a node must want), [`promises`] (acks), [`conduct`] (calls) and [`clients`] (requests).
 //!
 //! No clock, no thread and no randomness but the seed's: the same seed always gives the same run.
 
