@@ -1,7 +1,7 @@
 //! A request between two attempts: which replica, of which model of the chain, and from when (data-plane 3.2-3.7, 9).
 
 use core::time::Duration;
-use http::Request;
+use http::{Request, StatusCode};
 use std::sync::Arc;
 
 use super::admitted::Admitted;
@@ -330,7 +330,14 @@ impl Tries {
 
     fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {
         let warms_up = |pool: &ModelPool| pool.candidates().any(|one| one.health == Health::WarmingUp);
-        let denial = if !self.admitted.passage.trail.attempts.is_empty() {
+        let last = self.admitted.passage.trail.attempts.last().map(|attempt| attempt.ended.end);
+        let denial = if let Some(AttemptEnd::Answered(status @ 502..=504)) = last {
+            // It was to be tried again, and what it was went out meanwhile: the replica's own status is what there is.
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+            let message =
+                format!("The server of this model answered with status {}. Try again shortly.", status.as_u16());
+            Denial::with_status(Code::UpstreamError, status, message)
+        } else if last.is_some() {
             upstream_error()
         } else if not_spoken_here {
             not_spoken()
