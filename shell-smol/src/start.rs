@@ -1,0 +1,174 @@
+//! Starts a whole worker in this process, and ends it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use appproxy_core::config::Config;
+use appproxy_core::config::server::BindAddress;
+#[cfg(feature = "appproxy-legacy")]
+use appproxy_core::config::worker::Mode;
+use appproxy_core::exchange::{BodyMemory, Control, ExchangeRules};
+use appproxy_core::seed::{Draws, Seed};
+use smol::Task;
+use smol::channel::Receiver;
+
+use crate::clock::Clock;
+use crate::executor::spawn;
+use crate::listen::{BoundAddress, Listener, Plane};
+use crate::membership::{Candidate, Membership};
+use crate::node::{Node, Parts};
+use crate::shutdown::Phases;
+use crate::upstream::Upstream;
+use crate::witness::Witness;
+use crate::{Failed, admin, data, executor, tls};
+
+/// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
+pub struct Running {
+    data: Vec<BoundAddress>,
+    admin: BoundAddress,
+    node: Arc<Node>,
+    /// Closed when the data plane's last connection has gone.
+    all_done: Receiver<Infallible>,
+    admin_phases: Phases,
+    _accepting: Vec<Task<()>>,
+    membership: Membership,
+    config: Config,
+}
+
+impl Running {
+    /// Starts the worker that `config` describes; returns when its listeners are open.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be had here: an address, a certificate file, a feature.
+    pub async fn start(config: Config) -> Result<Self, Failed> {
+        refuse_legacy(&config)?;
+        executor::start()?;
+        tls::install_provider();
+        let clock = Clock::start();
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| Failed::run(format!("no randomness: {error}")))?;
+        let mut draws = Draws::new(Seed(seed));
+
+        let candidate = Candidate::new(&config, &mut draws, clock);
+        let (witness, ends) = Witness::new();
+        let node = Arc::new(Node::new(Parts {
+            clock,
+            upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
+            bodies: BodyMemory::new(config.server.max_buffered),
+            patience: config.server.idle_timeout,
+            rules: ExchangeRules::from(&config),
+            situation: match config.worker {
+                Some(_) => Control::Unknown,
+                None => Control::Alone { leaving: false },
+            },
+            // The static backends; a worker's first pull brings the rest.
+            view: candidate.view(),
+            witness,
+            draws,
+        }));
+
+        let listeners = open_all(&config.server.bind, config.server.socket_mode).await?;
+        let admin_listener =
+            Listener::open(&config.admin.bind, config.server.socket_mode).await.map_err(Failed::run)?;
+        let bound = |listener: &Listener| listener.address().map_err(|error| Failed::run(error.to_string()));
+        let data_addresses = listeners.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
+        let admin_address = bound(&admin_listener)?;
+
+        let phases = node.phases.clone();
+        let served = node.clone();
+        let answer = move |request| data::handle(served.clone(), request);
+        let (data, all_done) = Plane::new(answer, &config.server, node.metrics.connections.clone(), phases);
+        let admin_phases = Phases::default();
+        let (shown, token) = (node.clone(), config.admin.token.clone());
+        let answer = move |request| admin::handle(shown.clone(), token.clone(), request);
+        let (admin, _) = Plane::new(answer, &config.server, Default::default(), admin_phases.clone());
+        let mut accepting: Vec<_> =
+            listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
+        accepting.push(spawn(admin.accept(admin_listener)));
+
+        let membership = Membership::join(candidate, ends, &config, &node)?;
+        for address in &data_addresses {
+            tracing::info!(%address, "listening");
+        }
+        tracing::info!(address = %admin_address, "admin listening");
+        Ok(Self {
+            data: data_addresses,
+            admin: admin_address,
+            node,
+            all_done,
+            admin_phases,
+            _accepting: accepting,
+            membership,
+            config,
+        })
+    }
+
+    /// Where the data plane listens, ports as chosen.
+    #[must_use]
+    pub fn data(&self) -> &[BoundAddress] {
+        &self.data
+    }
+
+    /// Where the admin listener is.
+    #[must_use]
+    pub const fn admin(&self) -> &BoundAddress {
+        &self.admin
+    }
+
+    /// Whether `/readyz` answers 200.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.node.ready()
+    }
+
+    /// Resolves when the control plane has ended without being asked to, which only a fault of ours can bring about: what
+    /// is served would never change again, so the process had better end and be started anew.
+    pub async fn broken(&mut self) -> Failed {
+        self.membership.broken().await
+    }
+
+    /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
+    pub async fn stop(mut self) {
+        let server = &self.config.server;
+        self.membership.leave().await;
+        // Nothing is ever sent: the channel closes.
+        let all_done = async { while self.all_done.recv().await.is_ok() {} };
+        self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
+        self.membership.drained().await;
+        self.admin_phases.closing.turn();
+        tracing::info!("stopped");
+    }
+}
+
+impl core::fmt::Debug for Running {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Running").field("data", &self.data).field("admin", &self.admin).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for phases in [&self.node.phases, &self.admin_phases] {
+            phases.closing.turn();
+            phases.cutting.turn();
+        }
+    }
+}
+
+fn refuse_legacy(config: &Config) -> Result<(), Failed> {
+    match config.worker.as_ref().map(|worker| &worker.mode) {
+        #[cfg(feature = "appproxy-legacy")]
+        Some(Mode::Legacy(_)) => {
+            Err(Failed::config("appproxy: the legacy wildcard worker is not in this version yet".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result<Vec<Listener>, Failed> {
+    let mut open = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        open.push(Listener::open(address, socket_mode).await.map_err(Failed::run)?);
+    }
+    Ok(open)
+}
