@@ -9,9 +9,9 @@
 //! | `journal` | the disk |
 //! | `listen`, `pace` | connections of clients |
 //! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `relay` | one request: the client's body, a replica's answer, the client taking it |
-//! | `admin`, `metrics`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
+//! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
-//! | `run`, `check`, `replay` | the commands |
+//! | `run`, `check`, `demo`, `replay` | the commands |
 //! | `executor`, `dial` | what smol leaves to its users: threads, limits of time, connections |
 
 mod access_line;
@@ -27,6 +27,8 @@ mod control;
 #[cfg(feature = "appproxy-common")]
 mod coordinator;
 mod data;
+#[cfg(feature = "appproxy-router")]
+pub mod demo;
 mod dial;
 mod executor;
 #[cfg(feature = "appproxy-common")]
@@ -41,7 +43,6 @@ mod membership;
 #[cfg(not(feature = "appproxy-common"))]
 #[path = "no_membership.rs"]
 mod membership;
-mod metrics;
 mod node;
 #[cfg(feature = "appproxy-common")]
 mod observe;
@@ -64,7 +65,6 @@ mod witness;
 
 pub use listen::BoundAddress;
 pub use logs::start as start_logs;
-pub use metrics::{Row, TABLE as METRICS};
 pub use start::Running;
 
 /// Why a command failed: what is said on standard error, and the exit code.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::{BindAddress, Server};
 use appproxy_core::exchange::Connection;
+use appproxy_core::telemetry::Gauge;
 use futures_util::future::{Either, select};
 use futures_util::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use prometheus_client::metrics::gauge::Gauge;
 use smol::Timer;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::or;
@@ -190,7 +190,7 @@ impl Plane {
             drop(stream.write_all(FULL).await);
             return;
         };
-        let _open = Open::count(&self.open);
+        let _open = self.open.hold();
         let answer = self.answer.clone();
         let pace = Pace::start();
         let heads = pace.clone();
@@ -237,22 +237,6 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicat
 connection: close\r\ncontent-length: 139\r\n\r\n\
 {\"error\":{\"message\":\"This server is at its limit. Try again shortly.\",\
 \"type\":\"service_unavailable_error\",\"param\":null,\"code\":\"overloaded\"}}";
-
-/// Counts a connection while it lives.
-struct Open(Gauge);
-
-impl Open {
-    fn count(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
 
 #[cfg(test)]
 mod tests {

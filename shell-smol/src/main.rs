@@ -26,6 +26,13 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Run everything on loopback: development coordinator, two mock replicas, a published model, a key, the worker
+    #[cfg(feature = "appproxy-router")]
+    Demo {
+        /// Port of the worker; 0 takes a free one
+        #[arg(long, value_name = "N", default_value_t = 8080)]
+        port: u16,
+    },
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
         /// The file
@@ -52,6 +59,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
+        #[cfg(feature = "appproxy-router")]
+        Command::Demo { port } => appproxy_shell_smol::demo::main(port),
         Command::Check { config } => check::main(&config),
         #[cfg(feature = "appproxy-common")]
         Command::Replay { journal, until, state, diff } => {

@@ -1,7 +1,6 @@
 //! What requests and the control loop share: the view in force, the rules, the counts. Every lock is held for one call.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +12,11 @@ use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
-use appproxy_core::time::Moment;
+use appproxy_core::telemetry::{Levels, Metrics, Seldom};
 use arc_swap::ArcSwap;
 
 use crate::attempts::Calls;
 use crate::clock::Clock;
-use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
@@ -48,7 +46,7 @@ pub(crate) struct Node {
     pub(crate) calls: Calls,
     witness: Witness,
     /// When each backend's refused credential was last said. Only configured backends have one.
-    alarms: Mutex<BTreeMap<Arc<str>, Moment>>,
+    alarms: Mutex<Seldom<Arc<str>>>,
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
@@ -88,7 +86,7 @@ impl Node {
             budget: Mutex::default(),
             calls: Calls::default(),
             witness: parts.witness,
-            alarms: Mutex::default(),
+            alarms: Mutex::new(Seldom::every(ALARM_EVERY)),
             ledgers: core::array::from_fn(|_| Mutex::default()),
             draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
             next_draw: AtomicUsize::new(0),
@@ -104,23 +102,21 @@ impl Node {
         }
         self.witness.forget(&changes.removed);
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
-        self.metrics.forget(&changes.removed, gone.cloned());
+        let gone: Vec<_> = gone.cloned().collect();
+        self.metrics.each(|counts| counts.forget(&changes.removed, &gone));
     }
 
     /// An attempt at a backend has ended.
     pub(crate) fn saw(&self, ended: &ExchangeEnded) {
         if !self.witness.saw(ended) {
-            self.metrics.ends_lost.inc();
+            self.metrics.counts().end_lost();
         }
     }
 
     /// A backend refused the credential that is configured for it: an operator has to act.
     pub(crate) fn credential_refused(&self, backend: &Arc<str>) {
-        self.metrics.credentials_refused.inc();
-        let now = self.clock.moment();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        if alarms.get(backend).is_none_or(|said| now.since(*said) >= ALARM_EVERY) {
-            alarms.insert(backend.clone(), now);
+        if alarms.may_say(backend, self.clock.moment()).is_some() {
             tracing::error!(%backend, "the backend refuses its `api_key`: its requests are answered with 502");
         }
     }
@@ -176,26 +172,7 @@ impl Node {
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
         let (view, control, now) = (self.view.load(), self.situation.load(), self.clock.moment());
-        let counts = view.counts();
-        #[cfg_attr(not(feature = "appproxy-common"), expect(unused_mut, reason = "only a member has more to say"))]
-        let mut levels = Levels {
-            last_pull_age: -1.0,
-            generation: view.generation.0,
-            digest: view.digest().to_string(),
-            bus: -1,
-            ready: control.ready(now),
-            backends: counts.health,
-            names: counts.names,
-            keys: counts.keys,
-            ..Levels::default()
-        };
-        #[cfg(feature = "appproxy-common")]
-        if let Control::Worker { standing, .. } = &**control {
-            levels.last_pull_age = standing.last_full_pull.map_or(-1.0, |at| now.since(at).as_secs_f64());
-            levels.bus = standing.bus_up.map_or(-1, i64::from);
-            levels.registered = standing.registered;
-            levels.revision = standing.revision.as_ref().map(|revision| revision.0.to_string()).unwrap_or_default();
-        }
+        let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
         self.metrics.export(levels)
     }
 }

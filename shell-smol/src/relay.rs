@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use appproxy_core::exchange::{Committed, EndOfBody};
+use appproxy_core::telemetry::Held;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use smol::Timer;
 
 use crate::attempts::Freeing;
-use crate::data::{self, InFlight};
+use crate::data;
 use crate::executor::Switch;
 use crate::node::Node;
 use crate::pool::Answering;
@@ -31,7 +32,7 @@ pub(crate) struct Relay {
     first_byte: Duration,
     ending: Ending,
     /// Dropped last: what is counted, and who waits, hear of the end when it has come.
-    _counts: (InFlight, Option<Freeing>),
+    _counts: (Held, Option<Freeing>),
 }
 
 /// Whether running requests are cut.
@@ -75,7 +76,7 @@ impl Relay {
         upstream: Answering,
         committed: Committed,
         node: Arc<Node>,
-        counts: (InFlight, Option<Freeing>),
+        counts: (Held, Option<Freeing>),
     ) -> Self {
         let idle = node.rules().idle_timeout;
         let first_byte = node.clock.moment().since(committed.trail().arrived());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use appproxy_core::access::address::Peer;
 use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
+use appproxy_core::telemetry::{AccessLine, Held};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,10 +14,10 @@ use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 
-use crate::access_line::AccessLine;
+use crate::access_line;
 use crate::attempts::{self, Begun};
 use crate::body::{Collected, Inbound, collect};
-use crate::held::Held;
+use crate::held::Held as Waits;
 use crate::node::Node;
 use crate::relay::Relay;
 use crate::unpacking;
@@ -29,7 +30,7 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
 const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
 
 async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
-    let in_flight = InFlight::count(&node);
+    let in_flight = node.metrics.in_flight.hold();
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
     let exchange = AssertUnwindSafe(exchange(&node, request, in_flight)).catch_unwind();
@@ -38,7 +39,7 @@ async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Respon
         Ok(Err(answer)) => own_answer(&node, *answer),
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
-            node.metrics.refused("internal");
+            node.metrics.counts().refused("internal");
             let mut response = Response::new(Body::from(INTERNAL));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -48,11 +49,7 @@ async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Respon
 }
 
 /// One exchange. An error is an answer of our own.
-async fn exchange(
-    node: &Arc<Node>,
-    request: Request<Body>,
-    in_flight: InFlight,
-) -> Result<Response<Body>, Box<Answer>> {
+async fn exchange(node: &Arc<Node>, request: Request<Body>, in_flight: Held) -> Result<Response<Body>, Box<Answer>> {
     let (mut parts, body) = request.into_parts();
     let body = Inbound::new(body, &parts.headers);
     // A connection that nobody described has no address: every address list refuses it.
@@ -65,7 +62,7 @@ async fn exchange(
     };
 
     let limit = gated.max_body_size();
-    let (gated, collected) = Held::new(node, gated).through(collect(body, limit, &node.bodies)).await?;
+    let (gated, collected) = Waits::new(node, gated).through(collect(body, limit, &node.bodies)).await?;
     let collected = match collected {
         Ok(collected) => collected,
         Err(denial) => return Err(gated.refuse(&denial)),
@@ -95,71 +92,11 @@ fn own_answer(node: &Node, answer: Answer) -> Response<Body> {
 
 /// The access line and the counts of an exchange that is over.
 pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration>) {
-    let trail = &outcome.trail;
-    let took = node.clock.moment().since(trail.arrived());
-    let metrics = &node.metrics;
-
-    // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
-    let view = node.view();
-    let model = match trail.known_model() {
-        Some(model) if view.model(model).is_some() || view.static_model(model).is_some() => model.clone(),
-        Some(_) => "removed".into(),
-        None => "-".into(),
-    };
-    let backend = match trail.backend() {
-        Some(backend) if view.backend(backend).is_some() => backend.clone(),
-        Some(_) => "removed".into(),
-        None => "-".into(),
-    };
-    if let Some(first_byte) = first_byte {
-        metrics.first_byte(model.clone(), first_byte);
-    }
-    metrics.request(model, backend, outcome.status.as_u16(), took);
-    metrics.retries.inc_by(u64::from(trail.attempts().saturating_sub(1)));
-    if trail.fallback().is_some() {
-        metrics.fallbacks.inc();
-    }
+    let took = node.clock.moment().since(outcome.trail.arrived());
+    node.metrics.counts().exchange(outcome, first_byte, took, &node.view());
     outcome.ends().for_each(|ended| node.saw(ended));
-    if let Some(backend) = trail.credential_refused() {
+    if let Some(backend) = outcome.trail.credential_refused() {
         node.credential_refused(backend);
     }
-    if let Some(code) = outcome.denial {
-        metrics.refused(code.label());
-    }
-    let end = outcome.end.label();
-    if end != "complete" {
-        metrics.cut(end);
-    }
-
-    AccessLine {
-        method: trail.method().as_str(),
-        path: trail.path(),
-        request_id: trail.request_id(),
-        model: trail.model().map_or("-", |model| model),
-        key_id: trail.key_id().map_or("-", |key| key.as_str()),
-        backend: trail.backend().map_or("-", |backend| backend),
-        attempts: trail.attempts(),
-        status: outcome.status.as_u16(),
-        first_byte,
-        took,
-        bytes: outcome.body_bytes,
-        end,
-    }
-    .write();
-}
-
-/// Counts a request from its head to the end of its answer.
-pub(crate) struct InFlight(Arc<Node>);
-
-impl InFlight {
-    fn count(node: &Arc<Node>) -> Self {
-        node.metrics.in_flight.inc();
-        Self(node.clone())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.metrics.in_flight.dec();
-    }
+    access_line::write(&AccessLine::of(outcome, first_byte, took));
 }

@@ -121,5 +121,6 @@ macro_rules! tests_of {
     };
 }
 
-// The shells. A second one is one line more.
+// The shells.
 every_scenario!(tests_of, tokio, appproxy_tests::shell::Shell::TOKIO);
+every_scenario!(tests_of, smol, appproxy_tests::shell::Shell::SMOL);

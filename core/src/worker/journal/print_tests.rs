@@ -1,16 +1,16 @@
 use super::*;
 
-use appproxy_core::seed::Seed;
-use appproxy_core::serving::ServingSettings;
-use appproxy_core::time::Now;
-use appproxy_core::worker::journal::{Head, Recorder, VERSION};
-use appproxy_core::worker::{Input, Output, Worker};
+use crate::seed::Seed;
+use crate::serving::ServingSettings;
+use crate::time::Now;
+use crate::worker::journal::{Head, Recorder, VERSION};
+use crate::worker::{Input, Output, Worker};
 
 /// A journal of these inputs, from input 11 on.
 fn journal(inputs: Vec<Input>) -> String {
     let text = "appproxy_router: {enabled: true, coordinator_url: \"http://127.0.0.1:1\", api_secret: s, \
                 authority: a, hostname: h, redis_url: \"redis://127.0.0.1:1\"}";
-    let config = appproxy_core::config::load(text, &|_| None).unwrap().config.worker.unwrap();
+    let config = crate::config::load(text, &|_| None).unwrap().config.worker.unwrap();
     let (serving, seed, now) = (ServingSettings::default(), Seed::from_number(1), Now::default());
     let mut worker = Worker::new(config.clone(), &serving, seed, now);
     let head =
@@ -26,7 +26,7 @@ fn journal(inputs: Vec<Input>) -> String {
 
 fn shown(text: &str, show: Show) -> Result<(String, Option<String>), String> {
     let mut out = Vec::new();
-    let (last, cut) = run(text.as_bytes(), show, &mut out)?;
+    let (last, cut) = print(text.as_bytes(), show, &mut out)?;
     Ok((String::from_utf8(out).unwrap() + &last, cut))
 }
 
