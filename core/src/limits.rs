@@ -72,3 +72,9 @@ pub const SERVED_NAMES: usize = 10_000;
 
 /// Bytes of a name in a backend's model list. Beyond: that name is not learned.
 pub const SERVED_NAME_BYTES: usize = 1024;
+
+/// Header lines of one request. Beyond: 431.
+pub const HEAD_LINES: usize = 100;
+
+/// Bytes of a request line that are kept until its head is whole, to shape and log a refusal. Beyond: cut.
+pub const LEAD_BYTES: usize = 128;
