@@ -354,7 +354,7 @@ impl Tries {
 fn chain_of<'a>(admitted: &Admitted, rules: &'a ExchangeRules) -> Option<&'a Arc<[Arc<str>]>> {
     rules.fallbacks.after(&admitted.model).or_else(|| match &admitted.pool {
         PoolKey::Publication(primary) => rules.fallbacks.after(primary),
-        PoolKey::Contested(_) | PoolKey::Static(_) => None,
+        PoolKey::Contested(_) | PoolKey::Static(_) | PoolKey::Circuit(_) => None,
     })
 }
 

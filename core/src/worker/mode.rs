@@ -18,7 +18,11 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
         // A configuration whose mode is not built in is refused when it is read.
         #[cfg(not(feature = "appproxy-router"))]
         Mode::Router(_) => Rules::StaticOnly,
-        Mode::Legacy(_) | Mode::Plain => Rules::StaticOnly,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => Rules::Legacy,
+        #[cfg(not(feature = "appproxy-legacy"))]
+        Mode::Legacy(_) => Rules::StaticOnly,
+        Mode::Plain => Rules::StaticOnly,
     }
 }
 
