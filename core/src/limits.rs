@@ -72,3 +72,6 @@ pub const SERVED_NAMES: usize = 10_000;
 
 /// Bytes of a name in a backend's model list. Beyond: that name is not learned.
 pub const SERVED_NAME_BYTES: usize = 1024;
+
+/// Bytes of an access token (worker-protocol 4.4). Beyond: `invalid_token`, and nothing of it is decoded.
+pub const TOKEN_BYTES: usize = 16 * 1024;
