@@ -68,6 +68,15 @@ pub struct RegistryCounts {
 }
 
 impl ServedCircuit {
+    /// The model it serves, once that is known.
+    #[must_use]
+    pub const fn canonical(&self) -> Option<&Arc<str>> {
+        match &self.model {
+            CircuitModel::Known { canonical, .. } => Some(canonical),
+            CircuitModel::Held | CircuitModel::Opaque => None,
+        }
+    }
+
     /// Whether one of its replicas lists this name.
     #[must_use]
     pub fn lists(&self, name: &str) -> bool {

@@ -29,7 +29,9 @@ pub fn served_names(kind: BackendKind, status: StatusCode, body: &[u8]) -> Optio
         return None;
     }
     let mut seen = std::collections::BTreeSet::new();
-    let fit = |name: &&str| !name.is_empty() && name.len() <= limits::SERVED_NAME_BYTES;
+    // A name with line ends in it would be more than a name in a form or a header.
+    let fit =
+        |name: &&str| !name.is_empty() && name.len() <= limits::SERVED_NAME_BYTES && !name.contains(char::is_control);
     let names: Vec<Arc<str>> = names.into_iter().filter(fit).filter(|name| seen.insert(*name)).map(Arc::from).collect();
     (!names.is_empty()).then_some(names)
 }
