@@ -20,7 +20,8 @@ mod view;
 
 pub use changes::ChangeSet;
 pub use health::{
-    AttemptEnd, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Witnesses, served_names,
+    AttemptEnd, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Witnesses, is_model_list,
+    served_names,
 };
 pub use pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
 pub use registry::{CircuitModel, Registry, RegistryCounts, ServedCircuit};

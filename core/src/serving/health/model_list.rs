@@ -36,6 +36,16 @@ pub fn served_names(kind: BackendKind, status: StatusCode, body: &[u8]) -> Optio
     (!names.is_empty()).then_some(names)
 }
 
+/// Whether an answer is a model list at all, usable names or not.
+#[must_use]
+pub fn is_model_list(kind: BackendKind, status: StatusCode, body: &[u8]) -> bool {
+    let list: Option<List> = serde_json::from_slice(body).ok().filter(|_| status == StatusCode::OK);
+    list.is_some_and(|list| match kind {
+        BackendKind::Gemini => list.models.is_array(),
+        BackendKind::Vllm | BackendKind::Generic | BackendKind::OpenAi | BackendKind::Anthropic => list.data.is_array(),
+    })
+}
+
 /// Vendors add to their lists as they like: only what is asked for is looked at, and its form is not trusted.
 #[derive(Deserialize)]
 struct List {
