@@ -78,3 +78,6 @@ pub const HEAD_LINES: usize = 100;
 
 /// Bytes of a request line that are kept until its head is whole, to shape and log a refusal. Beyond: cut.
 pub const LEAD_BYTES: usize = 128;
+
+/// Bytes of an access token (worker-protocol 4.4). Beyond: `invalid_token`, and nothing of it is decoded.
+pub const TOKEN_BYTES: usize = 16 * 1024;

@@ -33,6 +33,8 @@ mod gated;
 mod headers;
 mod holder;
 mod length_lines;
+#[cfg(feature = "appproxy-legacy")]
+mod legacy;
 mod load;
 mod models;
 pub mod multipart;
@@ -71,6 +73,8 @@ pub use fallback::Fallbacks;
 pub use framing::{BadHead, Fault, Framing};
 pub use gate::{Connection, Gate};
 pub use gated::Gated;
+#[cfg(feature = "appproxy-legacy")]
+pub use legacy::Doors;
 pub use load::{Load, Loads, Ticket};
 pub use operator_keys::{OperatorKey, OperatorKeys, token_hash};
 pub use outbound::Payload;
@@ -78,5 +82,5 @@ pub use outcome::{AttemptRecord, EndOfBody, Outcome, Trail};
 pub use pages::render as page;
 pub use queue::Place;
 pub use queued::Queued;
-pub use rules::{ExchangeRules, KeyGate, RewriteModel};
+pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 pub use surface::{Destination, Nowhere, Page, Surface};
