@@ -81,3 +81,9 @@ pub const LEAD_BYTES: usize = 128;
 
 /// Bytes of an access token (worker-protocol 4.4). Beyond: `invalid_token`, and nothing of it is decoded.
 pub const TOKEN_BYTES: usize = 16 * 1024;
+
+/// Bytes of a request's body that must have come in each second past [`BODY_GRACE`], on the whole. Fewer: 408.
+pub const BODY_BYTES_PER_SECOND: u64 = 1024;
+
+/// How long a request's body may take before its rate counts.
+pub const BODY_GRACE: core::time::Duration = core::time::Duration::from_secs(20);

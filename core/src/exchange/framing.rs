@@ -91,6 +91,12 @@ impl Framing {
         !matches!(self.state, State::Between | State::Length(_) | State::Chunked(_) | State::Off)
     }
 
+    /// Whether a body has begun and is not whole.
+    #[must_use]
+    pub const fn in_body(&self) -> bool {
+        matches!(self.state, State::Length(_) | State::Chunked(_))
+    }
+
     /// The connection has become something else: nothing is judged any more.
     pub const fn upgraded(&mut self) {
         self.state = State::Off;
@@ -214,7 +220,9 @@ impl Framing {
                         (run + 1, State::LineEnd)
                     }
                     Some(_) => {
-                        return Err(bad("A header value holds a control character, or a line does not end with CR LF."));
+                        return Err(bad(
+                            "A header value holds a control character, or a line does not end with CR LF.",
+                        ));
                     }
                 }
             }

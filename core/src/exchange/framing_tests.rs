@@ -128,7 +128,11 @@ fn a_connection_that_became_something_else_is_not_judged() {
 /// One request, as bytes, with a body that looks like a bad head.
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let body = proptest::collection::vec(
-        prop_oneof![Just(&b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"[..]), Just(&b"0\r\n\r\n"[..]), Just(&b"\0\r\n"[..])],
+        prop_oneof![
+            Just(&b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"[..]),
+            Just(&b"0\r\n\r\n"[..]),
+            Just(&b"\0\r\n"[..])
+        ],
         0..4,
     );
     (body, any::<bool>(), 1_usize..60).prop_map(|(body, chunked, size)| {

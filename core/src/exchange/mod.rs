@@ -32,9 +32,9 @@ mod gate;
 mod gated;
 mod headers;
 mod holder;
-mod length_lines;
 #[cfg(feature = "appproxy-legacy")]
 mod legacy;
+mod length_lines;
 mod load;
 mod models;
 pub mod multipart;
@@ -56,6 +56,7 @@ mod surface;
 mod testing;
 mod tree;
 mod unpack;
+mod uploading;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
@@ -84,3 +85,4 @@ pub use queue::Place;
 pub use queued::Queued;
 pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 pub use surface::{Destination, Nowhere, Page, Surface};
+pub use uploading::Uploading;
