@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use appproxy_core::exchange::{
     Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Head, Outcome, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
+use hyper::upgrade::OnUpgrade;
 use smol::Timer;
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
@@ -20,16 +22,18 @@ pub(crate) struct Begun {
     pub(crate) committed: Committed,
     pub(crate) head: ReplyHead,
     pub(crate) body: Answering,
+    /// The replica's side of a connection that becomes something else.
+    pub(crate) upgraded: Option<OnUpgrade>,
     pub(crate) freeing: Option<Freeing>,
 }
 
 /// Tries until an answer begins. An error is an answer of our own.
-pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Begun, Box<Answer>> {
+pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
     let mut choosing = node.see(|seen| admitted.begin(&mut node.budget(), seen));
     loop {
         if let Some(moment) = choosing.not_before() {
             let wait = Timer::at(node.clock.instant(moment));
-            choosing = Held::new(node, choosing).through(wait).await?.0;
+            choosing = Held::new(node, began, choosing).through(wait).await?.0;
         }
         let pool = choosing.pool().clone();
         let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.selection(&pool), seen))? {
@@ -39,18 +43,19 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
                 continue;
             }
             Chosen::Queue(queued) => {
-                choosing = called(node, queued).await?;
+                choosing = called(node, began, queued).await?;
                 continue;
             }
         };
         let freeing = Freeing::of(node, &pool);
         let sending = node.upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
-        let (attempt, sent) = Held::new(node, attempt).through(sending).await?;
+        let (attempt, sent) = Held::new(node, began, attempt).through(sending).await?;
         choosing = match sent {
             Ok(response) => {
-                let (parts, body) = response.into_parts();
+                let (mut parts, body) = response.into_parts();
+                let upgraded = parts.extensions.remove();
                 match node.see(|seen| attempt.head(parts, &mut node.budget(), seen))? {
-                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, freeing }),
+                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
                 }
             }
@@ -65,7 +70,7 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
 }
 
 /// Waits until it is this request's turn to look for a replica.
-async fn called(node: &Arc<Node>, queued: Queued) -> Result<Choosing, Box<Answer>> {
+async fn called(node: &Arc<Node>, began: Instant, queued: Queued) -> Result<Choosing, Box<Answer>> {
     if let Some(place) = queued.pushed_out() {
         node.calls.call(queued.pool(), place);
     }
@@ -74,7 +79,7 @@ async fn called(node: &Arc<Node>, queued: Queued) -> Result<Choosing, Box<Answer
     let turn = async {
         let _ = until(look_again, waiting.bell.recv()).await;
     };
-    Ok(Held::new(node, queued).through(turn).await?.0.again())
+    Ok(Held::new(node, began, queued).through(turn).await?.0.again())
 }
 
 /// Tells whoever waits for a replica of this pool, when dropped, that one may have room. Drop it after the attempt's or

@@ -3,8 +3,10 @@
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 
-use appproxy_core::exchange::{BodyMemory, Collecting, Denial, Payload, Room};
+use appproxy_core::exchange::{Collecting, Denial, Payload, Room};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::EXPECT;
@@ -12,7 +14,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::executor::{spawn, within};
+use crate::executor::{spawn, until, within};
+use crate::node::Node;
 
 /// How long what a refused client still sends is taken, and thrown away.
 const LINGER: Duration = Duration::from_secs(10);
@@ -43,26 +46,49 @@ impl Drop for Inbound {
     }
 }
 
-/// Reads a body of at most `limit` bytes; a client that is silent for longer than `patience` is cut off.
-pub(crate) async fn collect(
-    mut inbound: Inbound,
-    limit: u64,
-    memory: &BodyMemory,
-    patience: Duration,
-) -> Result<(Bytes, Room), Denial> {
-    inbound.sends = true;
-    let mut collecting = Collecting::new(limit, memory);
-    let Some(body) = &mut inbound.body else { return Ok(collecting.finish()) };
-    while !body.is_end_stream() {
-        let frame = match within(patience, body.frame()).await {
-            Some(Some(Ok(frame))) => frame,
-            Some(None) => break,
-            Some(Some(Err(_))) | None => return Err(Denial::body_cut_off()),
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        collecting.push(data, body.size_hint().lower())?;
+/// Why a body is not whole.
+pub(crate) enum Stopped {
+    /// The client went away in the middle of it.
+    Gone,
+    Refused(Denial),
+}
+
+impl From<Denial> for Stopped {
+    fn from(denial: Denial) -> Self {
+        Self::Refused(denial)
     }
-    Ok(collecting.finish())
+}
+
+/// Reads a body of at most `limit` bytes, and the room it takes.
+pub(crate) async fn collect(mut inbound: Inbound, limit: u64, node: &Node) -> Result<(Bytes, Room), Stopped> {
+    inbound.sends = true;
+    let clock = &node.clock;
+    let mut collecting = Collecting::new(limit, &node.bodies(), clock.moment());
+    let Some(body) = &mut inbound.body else { return Ok(collecting.finish()) };
+    loop {
+        let frame = match until(clock.instant(collecting.due()), body.frame()).await {
+            Some(Some(Ok(frame))) => frame,
+            Some(None) => return Ok(collecting.finish()),
+            Some(Some(Err(error))) if is_malformed(&error) => return Err(Denial::body_malformed().into()),
+            Some(Some(Err(_))) => return Err(Stopped::Gone),
+            None => return Err(Denial::body_too_slow().into()),
+        };
+        if let Ok(data) = frame.into_data() {
+            collecting.push(data, body.size_hint().lower(), clock.moment())?;
+        }
+    }
+}
+
+/// Whether a body broke because of what is in it, and not because it ended.
+fn is_malformed(error: &hyper::Error) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The request body towards a replica: up to three frames, none copied.

@@ -72,7 +72,8 @@ where
     B: Body<Error: Into<Box<dyn core::error::Error + Send + Sync>>, Data: Send> + Send + 'static,
 {
     let (sender, connection) = http1::handshake(FuturesIo::new(stream)).await?;
-    spawn(async move { drop(connection.await) }).detach();
+    // A connection that becomes a tunnel is handed on.
+    spawn(async move { drop(connection.with_upgrades().await) }).detach();
     Ok(sender)
 }
 

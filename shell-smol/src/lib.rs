@@ -7,8 +7,8 @@
 //! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
-//! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `listen`, `plane`, `pace` | connections of clients |
+//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
@@ -47,6 +47,7 @@ mod node;
 #[cfg(feature = "appproxy-common")]
 mod observe;
 mod pace;
+mod plane;
 mod pool;
 #[cfg(feature = "appproxy-common")]
 mod prober;
@@ -59,6 +60,7 @@ pub mod run;
 mod shutdown;
 mod start;
 mod tls;
+mod tunnel;
 mod unpacking;
 mod upstream;
 mod witness;

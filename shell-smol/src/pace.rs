@@ -1,69 +1,109 @@
-//! Tells a slow head from an idle connection: hyper has one timer for both, and an idle connection may live longer.
+//! The bytes of a client's connection on their way to the HTTP library: judged by the core where they are heads, and
+//! timed. What hyper cannot tell apart is told apart here: a slow head from an idle connection, a client that has only
+//! closed its side from one that is gone.
 
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use appproxy_core::exchange::{BadHead, Framing};
 use bytes::Bytes;
+use futures_util::io::{AsyncRead, AsyncWrite};
 use http_body::{Body, Frame, SizeHint};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use smol::Timer;
 
+use crate::tunnel::Tunnel;
+
+/// A client that has closed its side while it waits for an answer is gone when nothing could be written to it for this
+/// long.
+const GONE_AFTER: Duration = Duration::from_millis(500);
+
 /// What the parts of one connection know of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Pace(Arc<State>);
 
-#[derive(Debug)]
 struct State {
     began: Instant,
-    /// A request is being answered; bytes that come now belong to its body.
+    /// A request is being answered.
     busy: AtomicBool,
+    /// Nothing is judged any more: a tunnel.
+    upgraded: AtomicBool,
     /// Milliseconds after `began`, and one, at which the first byte of an unfinished head came; 0 when there is none.
     head_since: AtomicU64,
+    /// The same of a write that the client does not take.
+    write_since: AtomicU64,
+    refused: OnceLock<BadHead>,
+    tunnel: Mutex<Option<Tunnel>>,
 }
 
 impl Pace {
     pub(crate) fn start() -> Self {
-        let (busy, head_since) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self(Arc::new(State { began: Instant::now(), busy, head_since }))
+        Self(Arc::new(State {
+            began: Instant::now(),
+            busy: AtomicBool::new(false),
+            upgraded: AtomicBool::new(false),
+            head_since: AtomicU64::new(0),
+            write_since: AtomicU64::new(0),
+            refused: OnceLock::new(),
+            tunnel: Mutex::new(None),
+        }))
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
-    }
-
-    fn bytes_came(&self) {
-        if !self.0.busy.load(Ordering::Relaxed) && self.0.head_since.load(Ordering::Relaxed) == 0 {
-            self.0.head_since.store(self.now(), Ordering::Relaxed);
+    fn note(&self, since: &AtomicU64, waits: bool) {
+        match (waits, since.load(Ordering::Relaxed)) {
+            (true, 0) => since.store(millis(self.0.began.elapsed()).saturating_add(1), Ordering::Relaxed),
+            (true, _) | (false, 0) => {}
+            (false, _) => since.store(0, Ordering::Relaxed),
         }
     }
 
     /// A head is whole. The answer's body carries the returned mark to its end.
     pub(crate) fn head_done(&self) -> Busy {
         self.0.busy.store(true, Ordering::Relaxed);
-        self.0.head_since.store(0, Ordering::Relaxed);
         Busy(self.clone())
     }
 
-    /// Resolves when a head has taken longer than `limit` (at most twice that: it looks once per `limit`).
-    pub(crate) async fn too_slow(&self, limit: Duration) {
-        let limit_millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    /// The connection becomes a tunnel once the running answer's head is sent.
+    pub(crate) fn upgrade(&self, tunnel: Tunnel) {
+        self.0.upgraded.store(true, Ordering::Relaxed);
+        *self.0.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        self.0.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The head that ended this connection.
+    pub(crate) fn refused(&self) -> Option<&BadHead> {
+        self.0.refused.get()
+    }
+
+    /// Resolves when a head has taken longer than `head`, or the client has taken nothing for `write` (at most twice
+    /// that: it looks now and then).
+    pub(crate) async fn too_slow(&self, head: Duration, write: Duration) {
         loop {
-            Timer::after(limit).await;
-            let since = self.0.head_since.load(Ordering::Relaxed);
-            if since != 0 && self.now().saturating_sub(since) >= limit_millis {
+            Timer::after(head.min(write)).await;
+            let now = millis(self.0.began.elapsed()).saturating_add(1);
+            let late = |since: &AtomicU64, limit| {
+                let since = since.load(Ordering::Relaxed);
+                since != 0 && now.saturating_sub(since) >= millis(limit)
+            };
+            if late(&self.0.head_since, head) || late(&self.0.write_since, write) {
                 return;
             }
         }
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Marks a connection as busy with a request, while it lives.
-#[derive(Debug)]
 pub(crate) struct Busy(Pace);
 
 impl Drop for Busy {
@@ -72,53 +112,102 @@ impl Drop for Busy {
     }
 }
 
-/// A connection that notes when bytes come.
-pub(crate) struct Paced<T> {
-    pub(crate) io: T,
-    pub(crate) pace: Pace,
+/// A client's connection.
+pub(crate) struct Paced<S> {
+    io: S,
+    pace: Pace,
+    framing: Framing,
+    /// Nothing more is read: the client closed its side, or a head was refused.
+    over: bool,
+    written: u64,
+    /// When a client that closed its side is looked at again, and what was written to it by then.
+    leaving: Option<(Timer, u64)>,
 }
 
-impl<T: Read + Unpin> Read for Paced<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
-        if read.is_ready() {
-            // The end of the connection counts too; it does no harm.
-            self.pace.bytes_came();
+impl<S> Paced<S> {
+    pub(crate) fn new(io: S, pace: Pace, max_head: u64) -> Self {
+        Self { io, pace, framing: Framing::new(max_head), over: false, written: 0, leaving: None }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.io
+    }
+
+    /// Tells the HTTP library of the end, which has it drop what runs: not before the client is really gone.
+    fn end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if !self.pace.0.busy.load(Ordering::Relaxed) || self.framing.in_body() {
+            return Poll::Ready(Ok(0));
         }
-        read
+        // Looked at again when the answer has ended.
+        if self.pace.refused().is_some() {
+            return Poll::Pending;
+        }
+        let (timer, before) = self.leaving.get_or_insert_with(|| (Timer::after(GONE_AFTER), self.written));
+        loop {
+            ready!(Pin::new(&mut *timer).poll(cx));
+            if *before == self.written {
+                return Poll::Ready(Ok(0));
+            }
+            *before = self.written;
+            timer.set_after(GONE_AFTER);
+        }
+    }
+
+    fn wrote(&mut self, done: &Poll<io::Result<usize>>) {
+        self.pace.note(&self.pace.0.write_since, done.is_pending());
+        if let Poll::Ready(Ok(bytes)) = done {
+            self.written = self.written.saturating_add(u64::try_from(*bytes).unwrap_or(u64::MAX));
+        }
     }
 }
 
-impl<T: Write + Unpin> Write for Paced<T> {
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut [u8]) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if this.over {
+            return this.end(cx);
+        }
+        let bytes = ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
+        let came = to.get(..bytes).unwrap_or_default();
+        if came.is_empty() {
+            this.over = true;
+            return this.end(cx);
+        }
+        if this.pace.0.upgraded.load(Ordering::Relaxed) {
+            this.framing.upgraded();
+        }
+        let judged = this.framing.see(came);
+        this.pace.note(&this.pace.0.head_since, this.framing.in_head());
+        let Err(fault) = judged else { return Poll::Ready(Ok(bytes)) };
+        this.over = true;
+        if let Some(head) = fault.head {
+            // It ends the connection, so there is no second one.
+            drop(this.pace.0.refused.set(head));
+        }
+        if fault.passes == 0 { this.end(cx) } else { Poll::Ready(Ok(fault.passes)) }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.wrote(&done);
+        done
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_close(cx)
     }
 }
 
 /// An answer's body, with the mark that its connection is busy.
 pub(crate) struct Marked<B> {
     pub(crate) body: B,
-    pub(crate) _busy: Busy,
+    pub(crate) _busy: Option<Busy>,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Marked<B> {
@@ -135,27 +224,5 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Marked<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::executor::within;
-
-    #[test]
-    fn only_an_unfinished_head_is_slow() {
-        smol::block_on(async {
-            let pace = Pace::start();
-            let limit = Duration::from_millis(10);
-            let long = Duration::from_millis(60);
-            assert!(within(long, pace.too_slow(limit)).await.is_none(), "an idle connection is none of its business");
-            let busy = pace.head_done();
-            pace.bytes_came();
-            assert!(within(long, pace.too_slow(limit)).await.is_none(), "a body is no head");
-            drop(busy);
-            pace.bytes_came();
-            assert!(within(Duration::from_secs(10), pace.too_slow(limit)).await.is_some());
-        });
     }
 }

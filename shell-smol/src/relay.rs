@@ -25,6 +25,7 @@ pub(crate) struct Relay {
     /// Taken when the end is recorded.
     committed: Option<Committed>,
     node: Arc<Node>,
+    began: Instant,
     idle: Duration,
     last: Instant,
     timer: Timer,
@@ -76,20 +77,21 @@ impl Relay {
         upstream: Answering,
         committed: Committed,
         node: Arc<Node>,
+        began: Instant,
         counts: (Held, Option<Freeing>),
     ) -> Self {
         let idle = node.rules().idle_timeout;
-        let first_byte = node.clock.moment().since(committed.trail().arrived());
+        let first_byte = began.elapsed();
         let last = Instant::now();
         let timer = Timer::at(last + idle);
         let cut = Cut::of(&node.phases.cutting);
         let (committed, ending) = (Some(committed), Ending::None);
-        Self { upstream, committed, node, idle, last, timer, cut, first_byte, ending, _counts: counts }
+        Self { upstream, committed, node, began, idle, last, timer, cut, first_byte, ending, _counts: counts }
     }
 
     fn record(&mut self, end: EndOfBody) {
         if let Some(committed) = self.committed.take() {
-            data::record(&self.node, &committed.ended(end), Some(self.first_byte));
+            data::record(&self.node, &committed.ended(end), self.began, Some(self.first_byte));
         }
     }
 

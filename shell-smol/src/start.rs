@@ -7,16 +7,17 @@ use appproxy_core::config::Config;
 use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
-use appproxy_core::exchange::{BodyMemory, Control, ExchangeRules};
+use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use smol::Task;
 use smol::channel::Receiver;
 
 use crate::clock::Clock;
 use crate::executor::spawn;
-use crate::listen::{BoundAddress, Listener, Plane};
+use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
+use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
@@ -54,8 +55,7 @@ impl Running {
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
-            bodies: BodyMemory::new(config.server.max_buffered),
-            patience: config.server.idle_timeout,
+            bodies: BodyBounds::of(&config.server),
             rules: ExchangeRules::from(&config),
             situation: match config.worker {
                 Some(_) => Control::Unknown,
@@ -76,12 +76,15 @@ impl Running {
 
         let phases = node.phases.clone();
         let served = node.clone();
-        let answer = move |request| data::handle(served.clone(), request);
-        let (data, all_done) = Plane::new(answer, &config.server, node.metrics.connections.clone(), phases);
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
+        let answer = move |request, arrival| -> Answered { Box::pin(data::handle(served.clone(), request, arrival)) };
+        let open = node.metrics.connections.clone();
+        let (data, all_done) = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
         let (shown, token) = (node.clone(), config.admin.token.clone());
-        let answer = move |request| admin::handle(shown.clone(), token.clone(), request);
-        let (admin, _) = Plane::new(answer, &config.server, Default::default(), admin_phases.clone());
+        let answer = move |request, _| -> Answered { Box::pin(admin::handle(shown.clone(), token.clone(), request)) };
+        let (admin, _) =
+            Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut accepting: Vec<_> =
             listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
         accepting.push(spawn(admin.accept(admin_listener)));

@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Instant;
 
 use appproxy_core::exchange::{Admitted, Answer, Denial, Gated, Room};
 use bytes::Bytes;
@@ -13,11 +14,12 @@ use crate::node::Node;
 /// What becomes of a request whose body is packed, and the room that its unpacked body takes.
 pub(crate) async fn routed(
     node: &Arc<Node>,
+    began: Instant,
     gated: Gated,
     packed: Bytes,
     mut room: Room,
 ) -> Result<(Admitted, Room), Box<Answer>> {
-    let done = Unclaimed { node: node.clone(), result: None };
+    let done = Unclaimed { node: node.clone(), began, result: None };
     let (tell, told) = bounded(1);
     // Detached: a client that goes away meanwhile is recorded when the work is done.
     smol::unblock(move || {
@@ -45,6 +47,7 @@ fn refused(node: &Node, admitted: Admitted, denial: &Denial) -> Box<Answer> {
 /// A result that is recorded when its client has gone away meanwhile.
 struct Unclaimed {
     node: Arc<Node>,
+    began: Instant,
     result: Option<Result<Admitted, Box<Answer>>>,
 }
 
@@ -55,6 +58,6 @@ impl Drop for Unclaimed {
             Some(Err(answer)) => answer.outcome,
             None => return,
         };
-        record(&self.node, &outcome, None);
+        record(&self.node, &outcome, self.began, None);
     }
 }

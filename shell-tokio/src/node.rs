@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{self, Control, ExchangeRules, Loads, RetryBudget};
+use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, Loads, RetryBudget};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
 use appproxy_core::telemetry::{Levels, Metrics, Seldom};
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 use crate::attempts::Calls;
 use crate::clock::Clock;
@@ -33,8 +33,8 @@ pub(crate) struct Node {
     pub(crate) metrics: Metrics,
     pub(crate) phases: Phases,
     pub(crate) upstream: Upstream,
-    pub(crate) bodies: crate::body::Bounds,
-    rules: ExchangeRules,
+    bodies: ArcSwap<BodyBounds>,
+    rules: ArcSwap<ExchangeRules>,
     view: ArcSwap<ServingView>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
@@ -54,7 +54,7 @@ pub(crate) struct Node {
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) upstream: Upstream,
-    pub(crate) bodies: crate::body::Bounds,
+    pub(crate) bodies: BodyBounds,
     pub(crate) rules: ExchangeRules,
     /// How it stands at first.
     pub(crate) situation: Control,
@@ -72,8 +72,8 @@ impl Node {
             metrics: Metrics::default(),
             phases: Phases::default(),
             upstream: parts.upstream,
-            bodies: parts.bodies,
-            rules: parts.rules,
+            bodies: ArcSwap::from_pointee(parts.bodies),
+            rules: ArcSwap::from_pointee(parts.rules),
             view: ArcSwap::new(parts.view),
             situation: ArcSwap::from_pointee(parts.situation),
             selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
@@ -136,13 +136,18 @@ impl Node {
 
     /// Lets one step of an exchange see this node, whole and unchanging.
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
-        let (view, control) = (self.view.load(), self.situation.load());
-        step(exchange::Node { rules: &self.rules, view: &view, control: &control, now: self.clock.now() })
+        let (rules, view, control) = (self.rules.load(), self.view.load(), self.situation.load());
+        step(exchange::Node { rules: &rules, view: &view, control: &control, now: self.clock.now() })
     }
 
     /// The configuration's part.
-    pub(crate) const fn rules(&self) -> &ExchangeRules {
-        &self.rules
+    pub(crate) fn rules(&self) -> Guard<Arc<ExchangeRules>> {
+        self.rules.load()
+    }
+
+    /// What bodies in memory are bounded by.
+    pub(crate) fn bodies(&self) -> Guard<Arc<BodyBounds>> {
+        self.bodies.load()
     }
 
     /// The draw state that belongs to `pool`.

@@ -6,15 +6,15 @@ use appproxy_core::config::Config;
 use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
-use appproxy_core::exchange::{Control, ExchangeRules};
+use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use tokio::task::JoinSet;
 
-use crate::body::Bounds;
 use crate::clock::Clock;
-use crate::listen::{BoundAddress, Listener, Plane};
+use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
+use crate::plane::Plane;
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
@@ -54,7 +54,7 @@ impl Running {
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
-            bodies: Bounds::new(config.server.max_buffered, config.server.idle_timeout),
+            bodies: BodyBounds::of(&config.server),
             rules: ExchangeRules::from(&config),
             situation: match config.worker {
                 Some(_) => Control::Unknown,
@@ -74,10 +74,14 @@ impl Running {
         let admin_address = bound(&admin_listener)?;
 
         let phases = node.phases.clone();
-        let data = Plane::new(data::router(node.clone()), &config.server, node.metrics.connections.clone(), phases);
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
+        let router = data::router(node.clone());
+        let open = node.metrics.connections.clone();
+        let data = Plane::new(router, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
         let admin_router = admin::router(node.clone(), config.admin.token.clone());
-        let admin = Plane::new(admin_router, &config.server, Default::default(), admin_phases.clone());
+        let admin =
+            Plane::new(admin_router, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(data.clone().accept(listener));

@@ -9,7 +9,7 @@ use crate::exchange::Outcome;
 pub struct AccessLine<'a> {
     /// The request's method.
     pub method: &'a str,
-    /// Its path, without the query.
+    /// Its path, without the query, cut to [`crate::limits::QUOTED_CHARS`].
     pub path: &'a str,
     /// Its id, as sent both ways.
     pub request_id: &'a str,
@@ -40,7 +40,7 @@ impl<'a> AccessLine<'a> {
         let trail = &outcome.trail;
         Self {
             method: trail.method().as_str(),
-            path: trail.path(),
+            path: trail.shown_path(),
             request_id: trail.request_id(),
             model: trail.model().map_or("-", |model| model),
             key_id: trail.key_id().map_or("-", |key| key.as_str()),

@@ -20,6 +20,8 @@ pub struct Counts {
     retries: u64,
     fallbacks: u64,
     cut: Family<1>,
+    connections_cut: Family<1>,
+    reloads: Family<1>,
     credentials_refused: u64,
     ends_lost: u64,
     pub(super) events: Family<2>,
@@ -77,6 +79,15 @@ impl Counts {
         self.refusals.count([reason.into()], 1);
     }
 
+    /// This worker ended a client's connection.
+    pub fn connection_cut(&mut self, why: &'static str) {
+        self.connections_cut.count([why.into()], 1);
+    }
+
+    pub(super) fn reloaded(&mut self, outcome: &'static str) {
+        self.reloads.count([outcome.into()], 1);
+    }
+
     /// The end of an attempt came too fast to be judged.
     pub fn end_lost(&mut self) {
         self.ends_lost += 1;
@@ -105,6 +116,8 @@ impl Counts {
         for (own, others) in [
             (&mut self.refusals, &other.refusals),
             (&mut self.cut, &other.cut),
+            (&mut self.connections_cut, &other.connections_cut),
+            (&mut self.reloads, &other.reloads),
             (&mut self.malformed, &other.malformed),
             (&mut self.notices, &other.notices),
             (&mut self.acks, &other.acks),
@@ -137,6 +150,8 @@ impl Counts {
         to.one(table::RETRIES, self.retries);
         to.one(table::FALLBACKS, self.fallbacks);
         self.cut.write(table::ABANDONED, ["by"], to);
+        self.connections_cut.write(table::CONNECTIONS_CUT, ["why"], to);
+        self.reloads.write(table::RELOADS, ["outcome"], to);
         self.events.write(table::EVENTS, ["event", "outcome"], to);
         self.malformed.write(table::MALFORMED, ["kind"], to);
         self.pulls.write(table::PULLS, ["scope", "outcome"], to);

@@ -13,6 +13,7 @@ pub struct Levels {
     version: &'static str,
     pub(super) in_flight: i64,
     pub(super) connections: i64,
+    pub(super) config_refused: bool,
     ready: bool,
     generation: u64,
     digest: String,
@@ -62,6 +63,7 @@ pub fn export(counts: &Counts, levels: &Levels) -> String {
     to.info(table::BUILD, "version", levels.version);
     to.one(table::IN_FLIGHT, levels.in_flight);
     to.one(table::CONNECTIONS, levels.connections);
+    to.one(table::CONFIG_GOOD, i64::from(!levels.config_refused));
     counts.write(to);
     to.one(table::LAST_PULL, format_args!("{:?}", levels.last_pull_age.unwrap_or(-1.0)));
     to.one(table::GENERATION, levels.generation);

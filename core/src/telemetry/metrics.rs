@@ -1,6 +1,6 @@
 //! The counts of one worker whose requests end on many threads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::counts::Counts;
@@ -19,6 +19,8 @@ pub struct Metrics {
     pub in_flight: Gauge,
     /// Open connections of clients.
     pub connections: Gauge,
+    /// The configuration file was refused as last read.
+    refused: AtomicBool,
 }
 
 impl Metrics {
@@ -27,6 +29,12 @@ impl Metrics {
         let [first, ..] = &self.parts;
         let index = self.next.fetch_add(1, Ordering::Relaxed) % PARTS;
         lock(self.parts.get(index).unwrap_or(first))
+    }
+
+    /// The configuration file was read again: `applied`, `unchanged`, or `refused`.
+    pub fn reloaded(&self, outcome: &'static str) {
+        self.refused.store(outcome == "refused", Ordering::Relaxed);
+        self.counts().reloaded(outcome);
     }
 
     /// Lets every part do something.
@@ -38,6 +46,7 @@ impl Metrics {
     pub fn export(&self, mut levels: Levels) -> String {
         let mut sum = Counts::default();
         self.parts.iter().for_each(|part| sum.add(&lock(part)));
+        levels.config_refused = self.refused.load(Ordering::Relaxed);
         levels.in_flight = self.in_flight.get();
         levels.connections = self.connections.get();
         export(&sum, &levels)

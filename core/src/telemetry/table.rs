@@ -30,6 +30,9 @@ table! {
     FALLBACKS = "appproxy_fallbacks" "counter" "Requests for which another model of a fallback chain was tried";
     ABANDONED = "appproxy_responses_cut" "counter" "Answers that did not end well, by who cut them";
     CONNECTIONS = "appproxy_connections" "gauge" "Open connections of clients";
+    CONNECTIONS_CUT = "appproxy_connections_cut" "counter" "Connections of clients that this worker ended, by why";
+    RELOADS = "appproxy_config_reloads" "counter" "Readings of a changed configuration, by outcome";
+    CONFIG_GOOD = "appproxy_config_accepted" "gauge" "1 while the configuration file was accepted as last read, 0 while not";
     EVENTS = "appproxy_bus_events" "counter" "Bus events for this authority, by event and outcome";
     MALFORMED = "appproxy_malformed" "counter" "Malformed input of the control plane, by kind";
     PULLS = "appproxy_pulls" "counter" "Pulls from the coordinator, by scope and outcome";
