@@ -49,6 +49,8 @@ table! {
     ABANDONED = "appproxy_responses_cut" "counter" "Answers that did not end well, by who cut them";
     CONNECTIONS = "appproxy_connections" "gauge" "Open connections of clients";
     CONNECTIONS_CUT = "appproxy_connections_cut" "counter" "Connections of clients that this worker ended, by why";
+    RELOADS = "appproxy_config_reloads" "counter" "Readings of a changed configuration, by outcome";
+    CONFIG_GOOD = "appproxy_config_accepted" "gauge" "1 while the configuration file was accepted as last read, 0 while not";
     EVENTS = "appproxy_bus_events" "counter" "Bus events for this authority, by event and outcome";
     MALFORMED = "appproxy_malformed" "counter" "Malformed input of the control plane, by kind";
     PULLS = "appproxy_pulls" "counter" "Pulls from the coordinator, by scope and outcome";
@@ -154,6 +156,8 @@ pub(crate) struct Metrics {
     cut: Family<By, Counter>,
     pub(crate) connections: Gauge,
     connections_cut: Family<Why, Counter>,
+    reloads: Family<OutcomeLabel, Counter>,
+    config_good: Gauge,
     events: Family<EventLabels, Counter>,
     malformed: Family<Kind, Counter>,
     pulls: Family<PullLabels, Counter>,
@@ -183,6 +187,8 @@ impl Default for Metrics {
             cut: Family::default(),
             connections: Gauge::default(),
             connections_cut: Family::default(),
+            reloads: Family::default(),
+            config_good: level(1),
             events: Family::default(),
             malformed: Family::default(),
             pulls: Family::default(),
@@ -230,6 +236,11 @@ impl Metrics {
         self.connections_cut.get_or_create(&Why { why: why.to_owned() }).inc();
     }
 
+    pub(crate) fn reloaded(&self, outcome: &str) {
+        self.reloads.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
+        self.config_good.set(i64::from(outcome != "refused"));
+    }
+
     /// The whole export, in OpenMetrics text.
     pub(crate) fn export(&self, levels: Levels) -> String {
         let mut registry = Registry::default();
@@ -245,6 +256,8 @@ impl Metrics {
         add(to, ABANDONED, self.cut.clone());
         add(to, CONNECTIONS, self.connections.clone());
         add(to, CONNECTIONS_CUT, self.connections_cut.clone());
+        add(to, RELOADS, self.reloads.clone());
+        add(to, CONFIG_GOOD, self.config_good.clone());
         add(to, EVENTS, self.events.clone());
         add(to, MALFORMED, self.malformed.clone());
         add(to, PULLS, self.pulls.clone());
@@ -364,6 +377,7 @@ mod tests {
         metrics.refused("invalid_api_key");
         metrics.cut("client");
         metrics.connection_cut("slow");
+        metrics.reloaded("applied");
         metrics.event("key_removed", "applied");
         metrics.malformed("envelope", 1);
         metrics.pull("full", "ok");
