@@ -47,8 +47,8 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
                 continue;
             }
         };
-        let freeing = Freeing::of(node, &pool);
-        let sending = node.upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
+        let (freeing, upstream) = (Freeing::of(node, &pool), node.upstream());
+        let sending = upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
         let (attempt, sent) = Held::new(node, began, attempt).through(sending).await?;
         choosing = match sent {
             Ok(response) => {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use appproxy_core::exchange::Control as Situation;
-use appproxy_core::serving::ExchangeEnded;
+use appproxy_core::exchange::{Control as Situation, ExchangeRules};
+use appproxy_core::serving::{ExchangeEnded, Reconfigured};
 use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{Apply, CallId, Command, Deadline, Input, Output, ProbeId, TransportFailure, Worker};
 use smol::channel::{Receiver, Sender, unbounded};
@@ -29,6 +29,14 @@ pub(crate) struct Peers {
     pub(crate) prober: Prober,
 }
 
+/// What this process tells its control loop.
+pub(crate) enum Order {
+    /// That it leaves, and that it has drained.
+    Tell(Input),
+    /// That the configuration is another one; hung up on when it is in force.
+    Configure(Box<Reconfigured>, Arc<ExchangeRules>, Sender<()>),
+}
+
 /// The core's worker and everything that waits for it.
 pub(crate) struct Control {
     worker: Worker,
@@ -44,8 +52,9 @@ pub(crate) struct Control {
     ended: (Sender<Input>, Receiver<Input>),
     /// What requests met at the backends.
     ends: Receiver<ExchangeEnded>,
-    /// What this process tells the core: that it leaves, and that it has drained.
-    orders: Receiver<Input>,
+    orders: Receiver<Order>,
+    /// Rules that go into force with the next view, or without one if nothing in it changes.
+    rules: Option<Arc<ExchangeRules>>,
     /// Inputs that follow from carrying out commands, fed before anything else.
     pending: VecDeque<Input>,
     observer: Observer,
@@ -59,7 +68,7 @@ impl Control {
         node: Arc<Node>,
         peers: Peers,
         ends: Receiver<ExchangeEnded>,
-        orders: Receiver<Input>,
+        orders: Receiver<Order>,
         journal: Option<Journal>,
     ) -> Self {
         let publisher = peers.bus.as_ref().map(Publisher::start);
@@ -74,6 +83,7 @@ impl Control {
             ended: unbounded(),
             ends,
             orders,
+            rules: None,
             pending: VecDeque::from([Input::Started]),
             observer: Observer::default(),
             journal,
@@ -82,9 +92,16 @@ impl Control {
 
     /// Runs until the core says stop.
     pub(crate) async fn run(mut self) {
+        let mut configured = None;
         while let Some(deadline) = self.settle() {
-            let input = self.next(deadline).await;
-            self.feed(input);
+            drop(configured.take());
+            match self.next(deadline).await {
+                Order::Tell(input) => self.feed(input),
+                Order::Configure(settings, rules, done) => {
+                    (self.rules, configured) = (Some(rules), Some(done));
+                    self.feed(Input::Configured(settings));
+                }
+            }
         }
     }
 
@@ -121,6 +138,7 @@ impl Control {
             match self.pending.pop_front() {
                 Some(input) => self.feed(input),
                 None => {
+                    self.rules.take().into_iter().for_each(|rules| self.node.rule(rules, None));
                     self.journal.iter().for_each(Journal::flush);
                     return Some(wait);
                 }
@@ -132,7 +150,7 @@ impl Control {
         match command {
             Command::Apply(Apply { view, changes }) => {
                 let (began, generation) = (Instant::now(), view.generation);
-                self.node.apply(&view, &changes);
+                self.node.apply(&view, self.rules.take(), &changes);
                 self.node.metrics.counts().applied(began.elapsed());
                 self.observer.applied(&view, &changes);
                 self.pending.push_back(Input::Applied(generation));
@@ -173,7 +191,7 @@ impl Control {
     }
 
     /// Waits for the next thing to happen.
-    async fn next(&mut self, deadline: Option<Deadline>) -> Input {
+    async fn next(&mut self, deadline: Option<Deadline>) -> Order {
         // The clock decides, not the timer: whatever else keeps us busy, a deadline that has come is told.
         let clock = self.node.clock;
         while deadline.is_none_or(|deadline| clock.moment() < deadline.at) {
@@ -185,51 +203,44 @@ impl Control {
                 }
                 None
             };
-            let ours = race(told(&self.orders), told(&self.ended.1));
-            let ends = told_end(&self.ends);
+            let ended =
+                race(told(&self.ended.1, Order::Tell), told(&self.ends, |end| Order::Tell(Input::ExchangeEnded(end))));
             let bus = race(heard(&mut self.subscription), published(&mut self.publisher));
-            let input = race(race(ours, ends), bus);
-            let Some(input) = race(async { Some(input.await) }, timer).await else { continue };
-            match &input {
-                Input::CallEnded(ended) => drop(self.calls.remove(&ended.id())),
-                Input::ProbeEnded(ended) => drop(self.probes.remove(&ended.id())),
-                Input::BusLost(_) => self.subscription = None,
+            let order = race(race(told(&self.orders, |order| order), ended), bus);
+            let Some(order) = race(async { Some(order.await) }, timer).await else { continue };
+            match &order {
+                Order::Tell(Input::CallEnded(ended)) => drop(self.calls.remove(&ended.id())),
+                Order::Tell(Input::ProbeEnded(ended)) => drop(self.probes.remove(&ended.id())),
+                Order::Tell(Input::BusLost(_)) => self.subscription = None,
                 _ => {}
             }
-            return input;
+            return order;
         }
-        Input::Tick
+        Order::Tell(Input::Tick)
     }
 }
 
-async fn told(by: &Receiver<Input>) -> Input {
+async fn told<T>(by: &Receiver<T>, order: impl Fn(T) -> Order) -> Order {
     match by.recv().await {
-        Ok(input) => input,
+        Ok(told) => order(told),
         Err(_) => pending().await,
     }
 }
 
-async fn told_end(by: &Receiver<ExchangeEnded>) -> Input {
-    match by.recv().await {
-        Ok(ended) => Input::ExchangeEnded(ended),
-        Err(_) => pending().await,
-    }
-}
-
-async fn heard(subscription: &mut Option<Subscription>) -> Input {
+async fn heard(subscription: &mut Option<Subscription>) -> Order {
     match subscription {
-        Some(subscription) => subscription.next().await,
+        Some(subscription) => Order::Tell(subscription.next().await),
         None => pending().await,
     }
 }
 
-async fn published(publisher: &mut Option<Publisher>) -> Input {
+async fn published(publisher: &mut Option<Publisher>) -> Order {
     let result = match publisher {
         Some(publisher) => publisher.next().await,
         None => None,
     };
     match result {
-        Some(result) => result,
+        Some(result) => Order::Tell(result),
         None => pending().await,
     }
 }

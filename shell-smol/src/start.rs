@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
+use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
@@ -21,16 +22,20 @@ use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-use crate::{Failed, admin, data, executor, tls};
+use crate::{Failed, admin, data, executor, logs, tls};
 
 /// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
     node: Arc<Node>,
+    /// `None` once it ends.
+    data_plane: Option<Plane>,
+    admin_plane: Plane,
     /// Closed when the data plane's last connection has gone.
     all_done: Receiver<Infallible>,
     admin_phases: Phases,
+    admin_token: admin::Token,
     _accepting: Vec<Task<()>>,
     membership: Membership,
     config: Config,
@@ -81,13 +86,14 @@ impl Running {
         let open = node.metrics.connections.clone();
         let (data, all_done) = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
-        let (shown, token) = (node.clone(), config.admin.token.clone());
+        let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
+        let (shown, token) = (node.clone(), admin_token.clone());
         let answer = move |request, _| -> Answered { Box::pin(admin::handle(shown.clone(), token.clone(), request)) };
         let (admin, _) =
             Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut accepting: Vec<_> =
             listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
-        accepting.push(spawn(admin.accept(admin_listener)));
+        accepting.push(spawn(admin.clone().accept(admin_listener)));
 
         let membership = Membership::join(candidate, ends, &config, &node)?;
         for address in &data_addresses {
@@ -98,8 +104,11 @@ impl Running {
             data: data_addresses,
             admin: admin_address,
             node,
+            data_plane: Some(data),
+            admin_plane: admin,
             all_done,
             admin_phases,
+            admin_token,
             _accepting: accepting,
             membership,
             config,
@@ -130,10 +139,47 @@ impl Running {
         self.membership.broken().await
     }
 
+    /// Puts another configuration in force, whole or not at all, and tells what became of it. Requests under way go on.
+    ///
+    /// # Errors
+    /// What of it cannot be had here, in words; everything is as it was then.
+    pub async fn reload(&mut self, read: Config) -> Result<Plan, String> {
+        let plan = plan(&self.config, read);
+        let (before, config) = (&self.config, &plan.config);
+        // First what may fail.
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose()?;
+        let connects_otherwise = before.request.connect_timeout != config.request.connect_timeout;
+        let upstream = connects_otherwise.then(|| Upstream::new(config.request.connect_timeout)).transpose()?;
+        if before.logging != config.logging {
+            logs::change(&config.logging)?;
+        }
+        let bounded_otherwise = before.server.max_buffered != config.server.max_buffered
+            || before.server.idle_timeout != config.server.idle_timeout;
+        self.node.equip(upstream, bounded_otherwise.then(|| BodyBounds::of(&config.server)));
+        self.data_plane.iter().for_each(|plane| plane.reload(&config.server, tls.clone()));
+        self.admin_plane.reload(&config.server, None);
+        self.admin_token.store(config.admin.token.clone().map(Arc::new));
+        self.membership.configure(config, plan.rekeyed.clone(), ExchangeRules::from(config)).await;
+        self.config = plan.config.clone();
+        Ok(plan)
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counts a reading of the configuration: `applied`, `unchanged` or `refused`.
+    pub(crate) fn count_reload(&self, outcome: &'static str) {
+        self.node.metrics.reloaded(outcome);
+    }
+
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
     pub async fn stop(mut self) {
         let server = &self.config.server;
         self.membership.leave().await;
+        self.data_plane = None;
         // Nothing is ever sent: the channel closes.
         let all_done = async { while self.all_done.recv().await.is_ok() {} };
         self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;

@@ -32,10 +32,9 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) phases: Phases,
-    pub(crate) upstream: Upstream,
+    upstream: ArcSwap<Upstream>,
     bodies: ArcSwap<BodyBounds>,
-    rules: ArcSwap<ExchangeRules>,
-    view: ArcSwap<ServingView>,
+    in_force: ArcSwap<InForce>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
     #[cfg(feature = "appproxy-common")]
@@ -48,6 +47,13 @@ pub(crate) struct Node {
     ledgers: [Mutex<RateLedger>; SHARDS],
     draws: [Mutex<Draws>; SHARDS],
     next_draw: AtomicUsize,
+}
+
+/// What requests go by: swapped together, so that none sees half of a change.
+#[derive(Clone)]
+struct InForce {
+    rules: Arc<ExchangeRules>,
+    view: Arc<ServingView>,
 }
 
 /// What a node is made of.
@@ -71,10 +77,9 @@ impl Node {
             clock: parts.clock,
             metrics: Metrics::default(),
             phases: Phases::default(),
-            upstream: parts.upstream,
+            upstream: ArcSwap::from_pointee(parts.upstream),
             bodies: ArcSwap::from_pointee(parts.bodies),
-            rules: ArcSwap::from_pointee(parts.rules),
-            view: ArcSwap::new(parts.view),
+            in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
             situation: ArcSwap::from_pointee(parts.situation),
             selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
             #[cfg(feature = "appproxy-common")]
@@ -89,10 +94,11 @@ impl Node {
         }
     }
 
-    /// Puts a view in force: one pointer.
+    /// Puts a view in force, and other rules with it if there are: one pointer.
     #[cfg(feature = "appproxy-common")]
-    pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
-        self.view.store(view.clone());
+    pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
+        let rules = rules.unwrap_or_else(|| self.rules());
+        self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.loads.forget_absent(view);
         }
@@ -100,6 +106,23 @@ impl Node {
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         let gone: Vec<_> = gone.cloned().collect();
         self.metrics.each(|counts| counts.forget(&changes.removed, &gone));
+    }
+
+    /// Puts other rules in force, with this view or the one that is.
+    pub(crate) fn rule(&self, rules: Arc<ExchangeRules>, view: Option<Arc<ServingView>>) {
+        let view = view.unwrap_or_else(|| self.view());
+        self.in_force.store(Arc::new(InForce { rules, view }));
+    }
+
+    /// Has requests that come from now on use these.
+    pub(crate) fn equip(&self, upstream: Option<Upstream>, bodies: Option<BodyBounds>) {
+        upstream.into_iter().for_each(|upstream| self.upstream.store(Arc::new(upstream)));
+        bodies.into_iter().for_each(|bodies| self.bodies.store(Arc::new(bodies)));
+    }
+
+    /// The client of replicas.
+    pub(crate) fn upstream(&self) -> Arc<Upstream> {
+        self.upstream.load_full()
     }
 
     /// An attempt at a backend has ended.
@@ -131,18 +154,19 @@ impl Node {
 
     /// The view in force.
     pub(crate) fn view(&self) -> Arc<ServingView> {
-        self.view.load_full()
+        self.in_force.load().view.clone()
     }
 
     /// Lets one step of an exchange see this node, whole and unchanging.
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
-        let (rules, view, control) = (self.rules.load(), self.view.load(), self.situation.load());
-        step(exchange::Node { rules: &rules, view: &view, control: &control, now: self.clock.now() })
+        let (in_force, control) = (self.in_force.load(), self.situation.load());
+        let InForce { rules, view } = &**in_force;
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
     }
 
     /// The configuration's part.
-    pub(crate) fn rules(&self) -> Guard<Arc<ExchangeRules>> {
-        self.rules.load()
+    pub(crate) fn rules(&self) -> Arc<ExchangeRules> {
+        self.in_force.load().rules.clone()
     }
 
     /// What bodies in memory are bounded by.
@@ -172,7 +196,7 @@ impl Node {
 
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
-        let (view, control, now) = (self.view.load(), self.situation.load(), self.clock.moment());
+        let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
         let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
         self.metrics.export(levels)
     }
