@@ -1,13 +1,9 @@
 //! What requests and the control loop share: the view in force, the rules, the counts. Every lock is held for one call.
 
 use core::time::Duration;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use appproxy_core::access::rate_ledger::RateLedger;
-use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, Loads, RetryBudget};
+use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
@@ -21,9 +17,6 @@ use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
 
-/// How many parts the per-model, per-key and per-request states are cut into, so that cores do not queue at one lock.
-const SHARDS: usize = 16;
-
 /// A refused credential is said at most this often for each backend; all are counted.
 const ALARM_EVERY: Duration = Duration::from_secs(60);
 
@@ -36,17 +29,11 @@ pub(crate) struct Node {
     bodies: ArcSwap<BodyBounds>,
     in_force: ArcSwap<InForce>,
     situation: ArcSwap<Control>,
-    selections: [Mutex<Selection>; SHARDS],
-    #[cfg(feature = "appproxy-common")]
-    loads: Loads,
-    budget: Mutex<RetryBudget>,
+    pub(crate) states: States,
     pub(crate) calls: Calls,
     witness: Witness,
     /// When each backend's refused credential was last said. Only configured backends have one.
     alarms: Mutex<Seldom<Arc<str>>>,
-    ledgers: [Mutex<RateLedger>; SHARDS],
-    draws: [Mutex<Draws>; SHARDS],
-    next_draw: AtomicUsize,
 }
 
 /// What requests go by: swapped together, so that none sees half of a change.
@@ -71,8 +58,7 @@ pub(crate) struct Parts {
 
 impl Node {
     /// A node that serves `view`.
-    pub(crate) fn new(mut parts: Parts) -> Self {
-        let loads = Loads::new();
+    pub(crate) fn new(parts: Parts) -> Self {
         Self {
             clock: parts.clock,
             metrics: Metrics::default(),
@@ -81,16 +67,10 @@ impl Node {
             bodies: ArcSwap::from_pointee(parts.bodies),
             in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
             situation: ArcSwap::from_pointee(parts.situation),
-            selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
-            #[cfg(feature = "appproxy-common")]
-            loads,
-            budget: Mutex::default(),
+            states: States::new(parts.draws),
             calls: Calls::default(),
             witness: parts.witness,
             alarms: Mutex::new(Seldom::every(ALARM_EVERY)),
-            ledgers: core::array::from_fn(|_| Mutex::default()),
-            draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
-            next_draw: AtomicUsize::new(0),
         }
     }
 
@@ -100,7 +80,7 @@ impl Node {
         let rules = rules.unwrap_or_else(|| self.rules());
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
-            self.loads.forget_absent(view);
+            self.states.forget_absent(view);
         }
         self.witness.forget(&changes.removed);
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
@@ -174,39 +154,10 @@ impl Node {
         self.bodies.load()
     }
 
-    /// The draw state that belongs to `pool`.
-    pub(crate) fn selection(&self, pool: &impl Hash) -> MutexGuard<'_, Selection> {
-        lock(&self.selections, pool)
-    }
-
-    /// What retries are left.
-    pub(crate) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The ledger that counts for `key`.
-    pub(crate) fn ledger(&self, key: &impl Hash) -> MutexGuard<'_, RateLedger> {
-        lock(&self.ledgers, key)
-    }
-
-    /// One of the streams of draws, each in its turn.
-    pub(crate) fn draws(&self) -> MutexGuard<'_, Draws> {
-        lock(&self.draws, &self.next_draw.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
         let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
         let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
         self.metrics.export(levels)
     }
-}
-
-/// A panic elsewhere must not close a shard for ever: its plain data is usable at any moment.
-fn lock<'a, T>(shards: &'a [Mutex<T>; SHARDS], by: &impl Hash) -> MutexGuard<'a, T> {
-    let mut hasher = DefaultHasher::new();
-    by.hash(&mut hasher);
-    let index = usize::try_from(hasher.finish() % (SHARDS as u64)).unwrap_or(0);
-    let [first, ..] = shards;
-    shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,14 +27,14 @@ pub(crate) struct Begun {
 
 /// Tries until an answer begins. An error is an answer of our own.
 pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
-    let mut choosing = node.see(|seen| admitted.begin(&mut node.budget(), seen));
+    let mut choosing = node.see(|seen| admitted.begin(&mut node.states.budget(), seen));
     loop {
         if let Some(moment) = choosing.not_before() {
             let wait = tokio::time::sleep_until(node.clock.instant(moment));
             choosing = Held::new(node, began, choosing).through(wait).await?.0;
         }
         let pool = choosing.pool().clone();
-        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.selection(&pool), seen))? {
+        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
             Chosen::Send(attempt, request) => (attempt, request),
             Chosen::Elsewhere(next) => {
                 choosing = next;
@@ -52,12 +52,14 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
             Ok(response) => {
                 let (mut parts, body) = response.into_parts();
                 let upgraded = parts.extensions.remove();
-                match node.see(|seen| attempt.head(parts, &mut node.budget(), seen))? {
+                match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
                     Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
                 }
             }
-            Err((stage, failure)) => node.see(|seen| attempt.failed(stage, failure, &mut node.budget(), seen))?,
+            Err((stage, failure)) => {
+                node.see(|seen| attempt.failed(stage, failure, &mut node.states.budget(), seen))?
+            }
         };
         if let Some(ended) = choosing.take_ended() {
             node.saw(&ended);
@@ -102,7 +104,7 @@ impl Drop for Freeing {
 
 fn call_next(node: &Node, pool: &PoolKey) {
     // A place that nobody waits at any more passes its turn on.
-    while let Some(place) = node.selection(pool).freed(pool, node.clock.moment()) {
+    while let Some(place) = node.states.selection(pool).freed(pool, node.clock.moment()) {
         if node.calls.call(pool, place) {
             return;
         }
@@ -168,7 +170,7 @@ impl Waiting for Choosing {
 impl Waiting for Queued {
     fn gone(self, node: &Node) -> Outcome {
         let pool = self.pool().clone();
-        let outcome = Self::gone(self, &mut node.selection(&pool));
+        let outcome = Self::gone(self, &mut node.states.selection(&pool));
         // It may just have been called.
         call_next(node, &pool);
         outcome
@@ -176,7 +178,7 @@ impl Waiting for Queued {
 
     fn refuse(self, denial: &Denial, node: &Node) -> Box<Answer> {
         let pool = self.pool().clone();
-        let answer = Self::refuse(self, denial, &mut node.selection(&pool));
+        let answer = Self::refuse(self, denial, &mut node.states.selection(&pool));
         call_next(node, &pool);
         answer
     }

@@ -65,9 +65,9 @@ async fn exchange(
     let body = Inbound::new(body, &parts.headers);
     let Arrival { connection, pace, at: began } = arrival;
 
-    let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.draws()))?;
+    let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.states.draws()))?;
     let gated = match gate.ledger_key().cloned() {
-        Some(key) => node.see(|seen| gate.pass(Some(&mut node.ledger(&key)), seen))?,
+        Some(key) => node.see(|seen| gate.pass(Some(&mut node.states.ledger(&key)), seen))?,
         None => node.see(|seen| gate.pass(None, seen))?,
     };
 

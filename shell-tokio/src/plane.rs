@@ -246,7 +246,7 @@ impl Plane {
 
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: Paced<S>, head: &BadHead) {
         let node = &self.0.node;
-        let answer = head.answer(node.clock.moment(), &mut node.draws());
+        let answer = head.answer(node.clock.moment(), &mut node.states.draws());
         self.cut("bad_head");
         data::record(node, &answer.outcome, Instant::now(), None);
         let mut stream = stream.into_inner();

@@ -41,7 +41,7 @@ pub(crate) async fn routed(
 }
 
 fn refused(node: &Node, admitted: Admitted, denial: &Denial) -> Box<Answer> {
-    node.see(|seen| admitted.begin(&mut node.budget(), seen)).refuse(denial)
+    node.see(|seen| admitted.begin(&mut node.states.budget(), seen)).refuse(denial)
 }
 
 /// A result that is recorded when its client has gone away meanwhile.

@@ -51,6 +51,7 @@ mod quoted;
 mod rendezvous;
 mod rules;
 pub mod selection;
+mod states;
 mod surface;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
@@ -86,4 +87,5 @@ pub use pages::render as page;
 pub use queue::Place;
 pub use queued::Queued;
 pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
+pub use states::States;
 pub use surface::{Destination, Nowhere, Page, Surface};
