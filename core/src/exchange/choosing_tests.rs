@@ -40,14 +40,14 @@ pub(super) fn many(n: usize) -> World {
 pub(super) fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
     match head.unwrap() {
         Head::Commit(committed, head) => (committed, head),
-        Head::Again(choosing) => panic!("tried again: {choosing:?}"),
+        other => panic!("not passed on: {other:?}"),
     }
 }
 
 pub(super) fn again(head: Result<Head, Box<Answer>>) -> Choosing {
     match head.unwrap() {
         Head::Again(choosing) => choosing,
-        Head::Commit(committed, _) => panic!("passed on: {committed:?}"),
+        other => panic!("passed on: {other:?}"),
     }
 }
 
@@ -217,7 +217,7 @@ fn r4_retries_end_with_their_budget() {
         let (attempt, _) = world.first(chat("all"), "two").unwrap();
         match world.reply(attempt, 503).unwrap() {
             Head::Again(_) => retried += 1,
-            Head::Commit(..) => {}
+            Head::Commit(..) | Head::Explain(_) => {}
         }
     }
     assert_eq!(retried, 10);
@@ -356,6 +356,7 @@ proptest! {
                 Fate::Answers(status) => match world.reply(attempt, status) {
                     Ok(Head::Again(choosing)) => world.send(choosing).map_err(|answer| answer.outcome),
                     Ok(Head::Commit(committed, _)) => Err(committed.ended(EndOfBody::Complete)),
+                    Ok(Head::Explain(explained)) => Err(explained.body(None).outcome),
                     Err(answer) => Err(answer.outcome),
                 },
             };

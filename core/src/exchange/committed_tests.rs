@@ -18,7 +18,7 @@ fn answered_to(parts: http::request::Parts, model: &str, reply: response::Parts)
     let mut budget = core::mem::take(&mut world.budget);
     match attempt.head(reply, &mut budget, world.node())? {
         Head::Commit(committed, head) => Ok((committed, head)),
-        Head::Again(choosing) => panic!("not passed on: {choosing:?}"),
+        other => panic!("not passed on: {other:?}"),
     }
 }
 
