@@ -24,7 +24,15 @@ pub enum Code {
     InvalidApiKey,
     /// A key past its end.
     ExpiredApiKey,
-    /// The key may not be used from this address.
+    /// No access token, where a circuit needs one (legacy worker).
+    MissingToken,
+    /// Not a token of ours, or not valid yet.
+    InvalidToken,
+    /// A token past its end.
+    ExpiredToken,
+    /// A good token, for another circuit.
+    TokenMismatch,
+    /// The key or the circuit may not be used from this address.
     IpNotAllowed,
     /// The key may not use this model.
     ModelNotAllowed,
@@ -60,7 +68,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for tables and metrics.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::InvalidJson,
         Self::MissingModel,
         Self::InvalidModel,
@@ -68,6 +76,10 @@ impl Code {
         Self::MissingApiKey,
         Self::InvalidApiKey,
         Self::ExpiredApiKey,
+        Self::MissingToken,
+        Self::InvalidToken,
+        Self::ExpiredToken,
+        Self::TokenMismatch,
         Self::IpNotAllowed,
         Self::ModelNotAllowed,
         Self::ModelNotFound,
@@ -97,6 +109,10 @@ impl Code {
             Self::MissingApiKey => "missing_api_key",
             Self::InvalidApiKey => "invalid_api_key",
             Self::ExpiredApiKey => "expired_api_key",
+            Self::MissingToken => "missing_token",
+            Self::InvalidToken => "invalid_token",
+            Self::ExpiredToken => "expired_token",
+            Self::TokenMismatch => "token_mismatch",
             Self::IpNotAllowed => "ip_not_allowed",
             Self::ModelNotAllowed => "model_not_allowed",
             Self::ModelNotFound => "model_not_found",
@@ -123,7 +139,13 @@ impl Code {
             Self::InvalidJson | Self::MissingModel | Self::InvalidModel | Self::InvalidRequest => {
                 StatusCode::BAD_REQUEST
             }
-            Self::MissingApiKey | Self::InvalidApiKey | Self::ExpiredApiKey => StatusCode::UNAUTHORIZED,
+            Self::MissingApiKey
+            | Self::InvalidApiKey
+            | Self::ExpiredApiKey
+            | Self::MissingToken
+            | Self::InvalidToken
+            | Self::ExpiredToken
+            | Self::TokenMismatch => StatusCode::UNAUTHORIZED,
             Self::IpNotAllowed | Self::ModelNotAllowed => StatusCode::FORBIDDEN,
             Self::ModelNotFound | Self::EndpointNotFound | Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,

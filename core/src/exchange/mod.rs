@@ -30,6 +30,8 @@ mod gate;
 mod gated;
 mod headers;
 mod holder;
+#[cfg(feature = "appproxy-legacy")]
+mod legacy;
 mod load;
 mod models;
 pub mod multipart;
@@ -67,6 +69,8 @@ pub use denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 pub use fallback::Fallbacks;
 pub use gate::{Connection, Gate};
 pub use gated::Gated;
+#[cfg(feature = "appproxy-legacy")]
+pub use legacy::Doors;
 pub use load::{Load, Loads, Ticket};
 pub use operator_keys::{OperatorKey, OperatorKeys, token_hash};
 pub use outbound::Payload;
@@ -74,5 +78,5 @@ pub use outcome::{AttemptRecord, EndOfBody, Outcome, Trail};
 pub use pages::render as page;
 pub use queue::Place;
 pub use queued::Queued;
-pub use rules::{ExchangeRules, KeyGate, RewriteModel};
+pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 pub use surface::{Destination, Nowhere, Page, Surface};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Worker;
 use super::defects::{Defect, has};
-use super::heard::HeardConfig;
+use super::heard::{HeardCircuits, HeardConfig};
 use super::merge::{self, TargetCircuits, TargetConfig};
 use super::output::{Apply, Command, Event, Severity, WakeReason};
 use super::pull::{ConfigAnswer, Flight, Leg, Scope, SnapshotCopy};
@@ -62,7 +62,7 @@ impl Worker {
         let overruled = heard_circuits.len() + heard_config.len() > 0 && self.pulls.early.is_some();
         let mut again = if overruled { Some(Scope::Full) } else { flight.again };
         if let Some(target) = circuits {
-            self.apply_circuits(target);
+            self.apply_circuits(target, &heard_circuits);
         }
         if let Some((revision, target)) = config {
             if self.answer_notices(flight.number, &target, &refused_keys, &heard_config) {
@@ -76,9 +76,10 @@ impl Worker {
         }
     }
 
-    fn apply_circuits(&mut self, target: TargetCircuits) {
+    fn apply_circuits(&mut self, target: TargetCircuits, heard: &HeardCircuits) {
         self.say_if_emptied("circuits", target.circuits.len(), self.desired.circuits().len());
         self.desired.replace_circuits(target.circuits);
+        self.desired.settle_arrivals(|id| heard.holds(id));
         self.drop_acks_of_absent_circuits();
         if let Some(end) = target.overruled_until.filter(|_| !has(Defect::NoPullAfterGuard)) {
             // Requests sent up to the end are mistrusted: the next one goes right after it.
@@ -142,7 +143,9 @@ impl Worker {
 
     /// Hands out the view of what changed, if anything did.
     pub(super) fn flush_changes(&mut self) {
-        let touched = self.desired.take_touched();
+        let mut touched = self.desired.take_touched();
+        self.mode_touched(&touched);
+        touched.endpoints.extend(self.desired.take_touched().endpoints);
         let Some(update) = self.serving.update(&self.desired, &touched) else { return };
         for report in update.reports {
             self.notice(Severity::Warning, report.code(), report.to_string());

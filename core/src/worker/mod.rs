@@ -8,6 +8,8 @@ mod call;
 mod calls;
 #[doc(hidden)]
 pub mod defects;
+#[cfg(feature = "appproxy-legacy")]
+mod discovery;
 mod events;
 mod guards;
 mod heard;
@@ -51,6 +53,7 @@ use defects::{Defect, has};
 use guards::Guards;
 use heartbeat::Heartbeat;
 use lifecycle::Lifecycle;
+use mode::Kept;
 use probes::Probes;
 use pull::{Pulls, SnapshotCopy};
 use queue::Outputs;
@@ -89,6 +92,7 @@ pub struct Worker {
     desired: Desired,
     serving: Serving,
     probes: Probes,
+    kept: Kept,
     issued: Generation,
     applied: Generation,
     last_full_pull: Option<Moment>,
@@ -127,6 +131,7 @@ impl Worker {
             serving: Serving::new(&settings),
             // Apart, so that health leaves all other draws alone.
             probes: Probes::new(Draws::new(seed).child()),
+            kept: Kept::of(&config.mode),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,
@@ -191,7 +196,8 @@ impl Worker {
         self.outputs.next().unwrap_or_else(|| {
             self.polled = true;
             let release = self.serving.next_release().map(|at| Deadline { at, reason: WakeReason::QuarantineEnd });
-            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), release];
+            let inquiry = self.mode_next_inquiry();
+            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), inquiry, release];
             Output::Wait(due.into_iter().flatten().min())
         })
     }
@@ -304,6 +310,7 @@ impl Worker {
                 WakeReason::CallDeadline
                 | WakeReason::Probe
                 | WakeReason::ProbeDeadline
+                | WakeReason::Discovery
                 | WakeReason::QuarantineEnd => {}
             }
         }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use book::Book;
 pub(super) use book::Known;
-pub use model_list::served_names;
+pub use model_list::{is_model_list, served_names};
 pub use record::ProbeSign;
 pub use traffic::{AttemptEnd, ExchangeEnded, Witnesses};
 
