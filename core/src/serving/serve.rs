@@ -31,6 +31,8 @@ pub struct Serving {
     pub(super) book: Book,
     key_parts: KeyParts,
     pub(super) reports: Reports,
+    /// Other settings are to be put into the view; the backends whose credential is another one.
+    pub(super) rekeyed: Option<Vec<Arc<str>>>,
 }
 
 /// A new view.
@@ -73,6 +75,7 @@ impl Serving {
             book,
             key_parts: KeyParts::default(),
             reports: Reports::default(),
+            rekeyed: None,
         }
     }
 
@@ -118,6 +121,7 @@ impl Serving {
             self.refresh_name(&mut next, &mut changes, desired, name);
             pools.insert(PoolKey::Contested(name.clone()));
         }
+        self.refresh_configured(&mut next, &mut changes, &mut pools);
         self.refresh_pools(&mut next, &mut changes, desired, pools);
         self.refresh_keys(&mut next, &mut changes, desired, &touched.keys);
         next.digest = desired.digest();
