@@ -119,7 +119,7 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, began: Instant, first_byte:
     // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
     let view = node.view();
     let model = match trail.known_model() {
-        Some(model) if view.model(model).is_some() || view.static_model(model).is_some() => model.clone(),
+        Some(model) if view.names_model(model) => model.clone(),
         Some(_) => "removed".into(),
         None => "-".into(),
     };

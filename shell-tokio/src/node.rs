@@ -106,7 +106,7 @@ impl Node {
             self.loads.forget_absent(view);
         }
         self.witness.forget(&changes.removed);
-        let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
+        let gone = changes.names.iter().filter(|name| !view.names_model(name));
         self.metrics.forget(&changes.removed, gone.cloned());
     }
 

@@ -195,7 +195,7 @@ fn the_only_replica_is_asked_again_after_a_wait() {
     let (attempt, _) = world.first(chat("all"), "m1").unwrap();
     let mut reply = http::Response::new(()).into_parts().0;
     reply.status = http::StatusCode::SERVICE_UNAVAILABLE;
-    reply.headers = lines_of(&["content-type: application/json", "retry-after: 30"]);
+    reply.headers = lines_of(&["content-type: text/plain", "retry-after: 30"]);
     let mut budget = core::mem::take(&mut world.budget);
     let head = attempt.head(reply, &mut budget, world.node());
     assert_eq!(header(&self::committed(head).1.headers, "retry-after"), "30");
