@@ -5,14 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use appproxy_core::exchange::{
-    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Head, Outcome, Place, Queued, ReplyHead,
+    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Explained, Head, Outcome, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
+use bytes::Bytes;
+use core::time::Duration;
+use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use smol::Timer;
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
-use crate::executor::until;
+use crate::executor::{until, within};
 use crate::held::{Held, Waiting};
 use crate::node::Node;
 use crate::pool::Answering;
@@ -57,6 +60,11 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
                 match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
                     Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
+                    Head::Explain(explained) => {
+                        let reading = whole(body, node.rules().idle_timeout);
+                        let (explained, body) = Held::new(node, began, *explained).through(reading).await?;
+                        return Err(explained.body(body));
+                    }
                 }
             }
             Err((stage, failure)) => {
@@ -69,6 +77,12 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
         // Only now: what was held at the replica went with the attempt.
         drop(freeing);
     }
+}
+
+/// A short body; `None` when it is long, slow or broken.
+async fn whole(body: Answering, patience: Duration) -> Option<Bytes> {
+    let reading = Limited::new(body, Explained::MOST).collect();
+    Some(within(patience, reading).await?.ok()?.to_bytes())
 }
 
 /// Waits until it is this request's turn to look for a replica.
@@ -157,6 +171,16 @@ impl Waiting for Attempt {
 
     fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
         Self::refuse(self, denial)
+    }
+}
+
+impl Waiting for Explained {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, _: &Denial, _: &Node) -> Box<Answer> {
+        self.body(None)
     }
 }
 

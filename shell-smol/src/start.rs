@@ -6,8 +6,6 @@ use std::sync::Arc;
 use appproxy_core::config::Config;
 use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
-#[cfg(feature = "appproxy-legacy")]
-use appproxy_core::config::worker::Mode;
 use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use smol::Task;
@@ -47,7 +45,6 @@ impl Running {
     /// # Errors
     /// What of the configuration cannot be had here: an address, a certificate file, a feature.
     pub async fn start(config: Config) -> Result<Self, Failed> {
-        refuse_legacy(&config)?;
         executor::start()?;
         tls::install_provider();
         let clock = Clock::start();
@@ -201,16 +198,6 @@ impl Drop for Running {
             phases.closing.turn();
             phases.cutting.turn();
         }
-    }
-}
-
-fn refuse_legacy(config: &Config) -> Result<(), Failed> {
-    match config.worker.as_ref().map(|worker| &worker.mode) {
-        #[cfg(feature = "appproxy-legacy")]
-        Some(Mode::Legacy(_)) => {
-            Err(Failed::config("appproxy: the legacy wildcard worker is not in this version yet".to_owned()))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -83,8 +83,7 @@ impl Node {
             self.states.forget_absent(view);
         }
         self.witness.forget(&changes.removed);
-        let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
-        let gone: Vec<_> = gone.cloned().collect();
+        let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
         self.metrics.each(|counts| counts.forget(&changes.removed, &gone));
     }
 

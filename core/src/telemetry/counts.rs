@@ -48,7 +48,7 @@ impl Counts {
     pub fn exchange(&mut self, outcome: &Outcome, first_byte: Option<Duration>, took: Duration, view: &ServingView) {
         let trail = &outcome.trail;
         let model = match trail.known_model() {
-            Some(model) if view.model(model).is_some() || view.static_model(model).is_some() => model.clone(),
+            Some(model) if view.names_model(model) => model.clone(),
             Some(_) => "removed".into(),
             None => "-".into(),
         };
