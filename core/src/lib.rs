@@ -99,6 +99,7 @@
 //!
 //! | floor | module | what it is |
 //! |---|---|---|
+//! | 7 | [`telemetry`] | what an operator gets to see: counts, access lines, the admin listener's answers |
 //! | 6 | [`worker`], [`exchange`] | the control plane, one input at a time; one proxied request, states by value |
 //! | 5 | [`serving`] | the immutable view that requests read, and how it follows from the desired state |
 //! | 4 | [`access`] | keys, rate ledger, address lists, client address |
@@ -117,14 +118,16 @@
 //!
 //! # What is not here
 //!
-//! Sockets, timers, TLS, Redis and HTTP belong to the shells; logs and metrics are made by them from
-//! [`worker::Event`]s. Body chunks never enter the core.
+//! Sockets, timers, TLS, Redis and HTTP belong to the shells; log lines are written by them, from [`worker::Event`]s. Body
+//! chunks never enter the core. [`embedding`] is the chapter for a shell of your own.
 
 pub mod access;
 pub mod backoff;
 pub mod config;
 pub mod defects;
 pub mod desired;
+#[doc = include_str!("../embedding.md")]
+pub mod embedding {}
 pub mod exchange;
 pub mod limits;
 pub mod secret;

@@ -1,12 +1,15 @@
 //! The data listener: carries a request through the core's states, one after the other, and its answer back.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use appproxy_core::exchange::{Answer, Gate, Outcome};
+use appproxy_core::access::address::Peer;
+use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
 use appproxy_core::telemetry::{AccessLine, Held};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::{ConnectInfo, Extension, State};
+use axum::middleware::map_request;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use futures_util::FutureExt;
@@ -19,6 +22,7 @@ use crate::attempts::{self, Begun};
 use crate::body::{Inbound, Stopped, collect};
 use crate::held::Held as Waits;
 use crate::node::Node;
+use crate::pace::Pace;
 use crate::plane::Arrival;
 use crate::relay::Relay;
 use crate::tunnel::Tunnel;
@@ -27,6 +31,17 @@ use crate::unpacking;
 /// The data plane's router: every path is the core's to judge.
 pub(crate) fn router(node: Arc<Node>) -> Router {
     Router::new().fallback(handle).with_state(node)
+}
+
+/// The same for connections that are not ours: all we know of them is the address that axum noted.
+pub(crate) fn embedded(node: Arc<Node>) -> Router {
+    router(node).layer(map_request(|mut request: Request<Body>| async move {
+        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
+        let connection = Connection { peer, tls: false };
+        request.extensions_mut().insert(Arrival { connection, pace: Pace::start(), at: Instant::now() });
+        request
+    }))
 }
 
 const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
