@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::denial::{Code, Denial};
 use super::headers;
 use super::load::Ticket;
-use super::outcome::{EndOfBody, Outcome};
+use super::outcome::Outcome;
 use super::passage::Passage;
 use super::surface::Surface;
 use crate::desired::Backend;
@@ -82,9 +82,7 @@ impl Explained {
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {
-        let mut outcome = self.passage.gone();
-        outcome.end = EndOfBody::DownstreamGone;
-        outcome
+        self.passage.gone()
     }
 }
 

@@ -35,6 +35,7 @@ macro_rules! every_scenario {
                 trust_in_old_state_can_be_bounded,
             }
             commands {
+                a_demo_that_is_killed_leaves_no_redis_behind,
                 a_plain_router_serves_its_backends_to_its_own_keys,
                 a_plain_router_without_keys_needs_none,
                 an_address_that_is_taken_is_named_and_ends_it_with_1,
