@@ -123,6 +123,7 @@
 
 pub mod access;
 pub mod backoff;
+pub mod command;
 pub mod config;
 pub mod defects;
 pub mod desired;

@@ -219,7 +219,7 @@ impl Plane {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let limits = self.0.limits.load_full();
-        let pace = Pace::start();
+        let pace = Pace::start(self.0.node.clock);
         let (plane, of_requests) = (self.clone(), pace.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };

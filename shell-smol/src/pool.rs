@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use appproxy_core::exchange::Outgoing;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use smol::Timer;
 
-use crate::body::Outgoing;
 use crate::dial::Peer;
 use crate::executor::spawn;
 

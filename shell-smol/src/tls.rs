@@ -64,7 +64,6 @@ pub(crate) fn client_config(ca_file: Option<&str>) -> Result<ClientConfig, Strin
 }
 
 /// The same roots as one PEM text: the redis crate takes either the system's roots or such a text, and we want both.
-#[cfg(feature = "appproxy-common")]
 pub(crate) fn roots_pem(ca_file: &str) -> Result<Vec<u8>, String> {
     use base64::Engine;
     let mut pem = String::new();

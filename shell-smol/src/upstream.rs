@@ -5,11 +5,10 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use appproxy_core::exchange::{FailStage, Failure, Payload};
+use appproxy_core::exchange::{FailStage, Failure, Outgoing, Payload};
 use http::{Request, Response};
 use rustls::ClientConfig;
 
-use crate::body::Outgoing;
 use crate::dial::{Peer, for_origin, speak};
 use crate::executor::within;
 use crate::pool::{Answering, Pool};

@@ -1,16 +1,14 @@
-//! A request's body: collected from the client within bounds, sent to a replica without a copy.
+//! A request's body: collected from the client within bounds.
 
-use core::pin::Pin;
-use core::task::{Context, Poll};
 use core::time::Duration;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use appproxy_core::exchange::{Collecting, Denial, Payload, Room};
+use appproxy_core::exchange::{Collecting, Denial, Room};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::EXPECT;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use crate::node::Node;
@@ -84,36 +82,4 @@ fn is_malformed(error: &axum::Error) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// The request body towards a replica: up to three frames, none copied.
-pub(crate) struct Outgoing {
-    frames: core::array::IntoIter<Bytes, 3>,
-    left: u64,
-}
-
-impl From<Payload> for Outgoing {
-    fn from(payload: Payload) -> Self {
-        let left = u64::try_from(payload.len()).unwrap_or(u64::MAX);
-        Self { frames: payload.into_frames().into_iter(), left }
-    }
-}
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = core::convert::Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = self.frames.find(|frame| !frame.is_empty());
-        self.left -= frame.as_ref().map_or(0, |frame| u64::try_from(frame.len()).unwrap_or(0));
-        Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
-    }
 }

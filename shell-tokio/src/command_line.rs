@@ -7,7 +7,6 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "appproxy-router")]
 use crate::shell::demo;
-#[cfg(feature = "appproxy-common")]
 use crate::shell::replay::{self, Show};
 use crate::shell::{check, run};
 
@@ -43,7 +42,6 @@ enum Command {
         config: PathBuf,
     },
     /// Replay a journal (`journal.file`): what the control plane did, byte for byte, without doing it
-    #[cfg(feature = "appproxy-common")]
     Replay {
         /// The journal, or one of its older parts
         journal: PathBuf,
@@ -66,7 +64,6 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(feature = "appproxy-router")]
         Command::Demo { port } => demo::main(port),
         Command::Check { config } => check::main(&config),
-        #[cfg(feature = "appproxy-common")]
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {
                 Some(&[from, to]) => Show::Difference(from, to),

@@ -35,11 +35,12 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
 
 /// The same for connections that are not ours: all we know of them is the address that axum noted.
 pub(crate) fn embedded(node: Arc<Node>) -> Router {
-    router(node).layer(map_request(|mut request: Request<Body>| async move {
+    let clock = node.clock;
+    router(node).layer(map_request(move |mut request: Request<Body>| async move {
         let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
         let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
         let connection = Connection { peer, tls: false };
-        request.extensions_mut().insert(Arrival { connection, pace: Pace::start(), at: Instant::now() });
+        request.extensions_mut().insert(Arrival { connection, pace: Pace::start(clock), at: Instant::now() });
         request
     }))
 }

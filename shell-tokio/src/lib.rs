@@ -17,41 +17,28 @@ mod access_line;
 mod admin;
 mod attempts;
 mod body;
-#[cfg(feature = "appproxy-common")]
 mod bus;
 pub mod check;
 mod clock;
-#[cfg(feature = "appproxy-common")]
 mod control;
-#[cfg(feature = "appproxy-common")]
 mod coordinator;
 mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
-#[cfg(feature = "appproxy-common")]
 mod failures;
 mod held;
-#[cfg(feature = "appproxy-common")]
 mod journal;
 mod listen;
 mod logs;
 mod marked;
-#[cfg(feature = "appproxy-common")]
-mod membership;
-#[cfg(not(feature = "appproxy-common"))]
-#[path = "no_membership.rs"]
 mod membership;
 mod node;
-#[cfg(feature = "appproxy-common")]
 mod observe;
 mod pace;
 mod plane;
-#[cfg(feature = "appproxy-common")]
 mod prober;
-#[cfg(feature = "appproxy-common")]
 mod publish;
 mod relay;
-#[cfg(feature = "appproxy-common")]
 pub mod replay;
 pub mod run;
 mod shutdown;
@@ -62,36 +49,10 @@ mod unpacking;
 mod upstream;
 mod witness;
 
+pub use appproxy_core::command::Failed;
 pub use listen::BoundAddress;
 pub use logs::start as start_logs;
 pub use start::Running;
-
-/// Why a command failed: what is said on standard error, and the exit code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
-    /// 1 failed at run time, 2 bad configuration or usage.
-    pub code: u8,
-    /// In words.
-    pub message: String,
-}
-
-impl Failed {
-    pub(crate) const fn run(message: String) -> Self {
-        Self { code: 1, message }
-    }
-
-    pub(crate) const fn config(message: String) -> Self {
-        Self { code: 2, message }
-    }
-}
-
-impl core::fmt::Display for Failed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl core::error::Error for Failed {}
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
     tokio::runtime::Builder::new_multi_thread()

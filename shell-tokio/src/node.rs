@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
-#[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
 use appproxy_core::telemetry::{Levels, Metrics, Seldom};
@@ -75,7 +74,6 @@ impl Node {
     }
 
     /// Puts a view in force, and other rules with it if there are: one pointer.
-    #[cfg(feature = "appproxy-common")]
     pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
         let rules = rules.unwrap_or_else(|| self.rules());
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));

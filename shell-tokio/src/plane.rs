@@ -212,7 +212,7 @@ impl Plane {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let limits = self.0.limits.load_full();
-        let pace = Pace::start();
+        let pace = Pace::start(self.0.node.clock);
         let (router, of_requests) = (self.0.router.clone(), pace.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use appproxy_core::exchange::{FailStage, Failure, Payload};
+use appproxy_core::exchange::{FailStage, Failure, Outgoing, Payload};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -12,7 +12,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::body::Outgoing;
 use crate::marked::{Marking, Served};
 use crate::tls;
 

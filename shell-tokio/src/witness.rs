@@ -1,6 +1,5 @@
 //! What requests met at the replicas, on its way to the control loop, where the core judges it (data-plane 4).
 
-#[cfg(feature = "appproxy-common")]
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +35,6 @@ impl Witness {
     }
 
     /// Lets go of backends that are gone.
-    #[cfg(feature = "appproxy-common")]
     pub(crate) fn forget(&self, removed: &[Arc<str>]) {
         if !removed.is_empty() {
             self.witnesses().forget(removed);
@@ -44,7 +42,7 @@ impl Witness {
     }
 }
 
-#[cfg(all(test, feature = "appproxy-common"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use appproxy_core::serving::AttemptEnd;

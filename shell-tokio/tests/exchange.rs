@@ -1,5 +1,4 @@
 //! One worker in this process, a plain router over mock replicas, on real sockets.
-#![cfg(feature = "appproxy-common")]
 #![allow(missing_docs)]
 
 use std::time::Duration;

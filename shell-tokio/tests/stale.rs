@@ -1,5 +1,4 @@
 //! Pooled connections that prove closed (known trap R1), and waiting for a bounded replica, on real sockets.
-#![cfg(feature = "appproxy-common")]
 #![allow(missing_docs)]
 
 use std::sync::Arc;
