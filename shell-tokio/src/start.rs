@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use appproxy_core::config::Config;
 use appproxy_core::config::server::BindAddress;
-#[cfg(feature = "appproxy-legacy")]
-use appproxy_core::config::worker::Mode;
 use appproxy_core::exchange::{Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use tokio::task::JoinSet;
@@ -42,7 +40,6 @@ impl Running {
     /// # Errors
     /// What of the configuration cannot be had here: an address, a certificate file, a feature.
     pub async fn start(config: Config) -> Result<Self, Failed> {
-        refuse_legacy(&config)?;
         tls::install_provider();
         let clock = Clock::start();
         let mut seed = [0; 32];
@@ -142,16 +139,6 @@ impl Drop for Running {
             phases.cutting.cancel();
         }
         self.planes.tasks.abort_all();
-    }
-}
-
-fn refuse_legacy(config: &Config) -> Result<(), Failed> {
-    match config.worker.as_ref().map(|worker| &worker.mode) {
-        #[cfg(feature = "appproxy-legacy")]
-        Some(Mode::Legacy(_)) => {
-            Err(Failed::config("appproxy: the legacy wildcard worker is not in this version yet".to_owned()))
-        }
-        _ => Ok(()),
     }
 }
 
