@@ -16,6 +16,7 @@ pub mod logging;
 mod pending;
 pub mod problem;
 mod reader;
+pub mod reload;
 pub mod routing;
 pub mod server;
 mod suggest;

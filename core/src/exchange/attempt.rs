@@ -79,6 +79,12 @@ impl Attempt {
         self.tries.pool()
     }
 
+    /// The model of a fallback chain that is asked instead of the one that was.
+    #[must_use]
+    pub const fn stands_in(&self) -> Option<&Arc<str>> {
+        self.tries.trail_so_far().fallback()
+    }
+
     /// Whether the request must go out on a connection of its own: the one before it was stale, or its body is too large
     /// to be sent twice, so that it must not meet a stale one.
     #[must_use]

@@ -132,6 +132,10 @@ impl Tries {
         &mut self.admitted.passage.trail
     }
 
+    pub(super) const fn trail_so_far(&self) -> &Trail {
+        &self.admitted.passage.trail
+    }
+
     pub(super) fn into_passage(self) -> Passage {
         self.admitted.passage
     }

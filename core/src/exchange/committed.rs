@@ -77,6 +77,11 @@ impl Committed {
         self.upgraded
     }
 
+    /// Notes bytes that went to the client over the opened WebSocket.
+    pub const fn carried(&mut self, bytes: u64) {
+        self.body_bytes = self.body_bytes.saturating_add(bytes);
+    }
+
     /// Notes a chunk that is passed on to the client.
     pub fn passed(&mut self, chunk: &[u8]) {
         self.body_bytes = self.body_bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));

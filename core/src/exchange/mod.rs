@@ -17,6 +17,7 @@ mod answer;
 mod attempt;
 mod budget;
 mod choosing;
+mod chunked;
 mod committed;
 mod control;
 mod cors;
@@ -25,6 +26,7 @@ mod denial;
 mod draw;
 mod fallback;
 mod flat;
+mod framing;
 mod from_config;
 mod gate;
 mod gated;
@@ -32,6 +34,7 @@ mod headers;
 mod holder;
 #[cfg(feature = "appproxy-legacy")]
 mod legacy;
+mod length_lines;
 mod load;
 mod models;
 pub mod multipart;
@@ -53,6 +56,7 @@ mod surface;
 mod testing;
 mod tree;
 mod unpack;
+mod uploading;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
@@ -67,6 +71,7 @@ pub use control::{Control, Node};
 pub use cors::AllowedOrigins;
 pub use denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
 pub use fallback::Fallbacks;
+pub use framing::{BadHead, Fault, Framing};
 pub use gate::{Connection, Gate};
 pub use gated::Gated;
 #[cfg(feature = "appproxy-legacy")]
@@ -80,3 +85,4 @@ pub use queue::Place;
 pub use queued::Queued;
 pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 pub use surface::{Destination, Nowhere, Page, Surface};
+pub use uploading::Uploading;

@@ -8,6 +8,7 @@ mod legacy;
 mod pool;
 mod pool_build;
 mod quorum;
+mod reconfigure;
 mod registry;
 mod reports;
 #[cfg(feature = "appproxy-common")]
@@ -28,5 +29,5 @@ pub use registry::{CircuitModel, Registry, RegistryCounts, ServedCircuit};
 #[cfg(feature = "appproxy-common")]
 pub(crate) use resume::Book;
 pub use serve::{Serving, Update};
-pub use settings::{RoutingWeights, ServingSettings, StaticBackend, StaticModel};
+pub use settings::{Reconfigured, RoutingWeights, ServingSettings, StaticBackend, StaticModel};
 pub use view::{Generation, ServingView, ViewCounts};

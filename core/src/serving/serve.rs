@@ -31,6 +31,8 @@ pub struct Serving {
     pub(super) book: Book,
     key_parts: KeyParts,
     pub(super) reports: Reports,
+    /// Other settings are to be put into the view; the backends whose credential is another one.
+    pub(super) rekeyed: Option<Vec<Arc<str>>>,
 }
 
 /// A new view.
@@ -73,6 +75,7 @@ impl Serving {
             book,
             key_parts: KeyParts::default(),
             reports: Reports::default(),
+            rekeyed: None,
         }
     }
 
@@ -118,6 +121,7 @@ impl Serving {
             self.refresh_name(&mut next, &mut changes, desired, name);
             pools.insert(PoolKey::Contested(name.clone()));
         }
+        self.refresh_configured(&mut next, &mut changes, &mut pools);
         self.refresh_pools(&mut next, &mut changes, desired, pools);
         self.refresh_keys(&mut next, &mut changes, desired, &touched.keys);
         next.digest = desired.digest();
@@ -128,6 +132,8 @@ impl Serving {
         next.counts.keys = next.keys.len();
         if let Some(counts) = &mut next.counts.registry {
             (counts.sub_domains, counts.models) = (next.registry.sub_domains.len(), next.registry.models.len());
+            // A name may have gone with one circuit and come with another.
+            changes.names.retain(|name| names_differ(&self.view, &next, name));
         }
         next.counts.health = self.book.counts();
         changes.sort();
@@ -273,6 +279,12 @@ impl Serving {
         next.keys.upsert(record);
         true
     }
+}
+
+/// Whether a name that circuits list, or that static backends have, came, went or is served by others.
+fn names_differ(before: &ServingView, after: &ServingView, name: &str) -> bool {
+    before.registry.serves(name) != after.registry.serves(name)
+        || before.static_model(name).map(Arc::as_ptr) != after.static_model(name).map(Arc::as_ptr)
 }
 
 /// Puts a circuit's backends in, keeping those that are the same, and notes what differs.

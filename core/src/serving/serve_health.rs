@@ -156,12 +156,18 @@ impl Serving {
     }
 
     /// Makes the static part anew, keeping what is the same; the pools that differ.
-    fn refresh_statics(&mut self, next: &mut ServingView, changes: &mut ChangeSet) -> Vec<PoolKey> {
+    pub(super) fn refresh_statics(&mut self, next: &mut ServingView, changes: &mut ChangeSet) -> Vec<PoolKey> {
         let mut fresh = static_part(&self.configured, self.weights, &mut self.book);
         keep_same(&next.statics.backends, &mut fresh.backends);
         keep_same(&next.statics.models, &mut fresh.models);
         let held = core::mem::replace(&mut next.statics, Arc::new(fresh));
-        changes.updated.extend(differing(&held.backends, &next.statics.backends));
+        for name in differing(&held.backends, &next.statics.backends) {
+            match (held.backends.contains_key(&name), next.statics.backends.contains_key(&name)) {
+                (false, _) => changes.added.push(name),
+                (true, true) => changes.updated.push(name),
+                (true, false) => changes.removed.push(name),
+            }
+        }
         let names = differing(&held.models, &next.statics.models);
         changes.names.extend(names.iter().cloned());
         names.into_iter().map(PoolKey::Static).collect()

@@ -10,6 +10,7 @@ use super::merge::{self, TargetCircuits, TargetConfig};
 use super::output::{Apply, Command, Event, Severity, WakeReason};
 use super::pull::{ConfigAnswer, Flight, Leg, Scope, SnapshotCopy};
 use super::report::Trouble;
+use crate::serving::Reconfigured;
 use crate::time::Moment;
 use crate::wire::event::Ack;
 use crate::wire::ids::{KeyId, Revision};
@@ -141,11 +142,20 @@ impl Worker {
         self.acks.full_pull_applied(self.bus.up && subscription == Some(self.bus.subscription));
     }
 
+    /// Takes another configuration in: one view holds all of it.
+    pub(super) fn configured(&mut self, fresh: Reconfigured) {
+        self.flush_changes();
+        self.remake = self.serving.configure(fresh);
+    }
+
     /// Hands out the view of what changed, if anything did.
     pub(super) fn flush_changes(&mut self) {
         let mut touched = self.desired.take_touched();
         self.mode_touched(&touched);
         touched.endpoints.extend(self.desired.take_touched().endpoints);
+        if core::mem::take(&mut self.remake) {
+            touched = self.desired.everything();
+        }
         let Some(update) = self.serving.update(&self.desired, &touched) else { return };
         for report in update.reports {
             self.notice(Severity::Warning, report.code(), report.to_string());

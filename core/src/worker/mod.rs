@@ -99,6 +99,8 @@ pub struct Worker {
     troubles: Troubles,
     shutdown: bool,
     drained: bool,
+    /// The next view is made of everything anew.
+    remake: bool,
 }
 
 impl Worker {
@@ -138,6 +140,7 @@ impl Worker {
             troubles: Troubles::new(),
             shutdown: false,
             drained: false,
+            remake: false,
             draws,
             config,
         }
@@ -175,6 +178,7 @@ impl Worker {
             }
             Input::AckFailed(id) => self.ack_failed(id),
             Input::Tick => {}
+            Input::Configured(fresh) => self.configured(*fresh),
             Input::Shutdown => self.shut_down(),
             Input::Drained => {
                 self.shut_down();

@@ -128,7 +128,7 @@ pub struct HealthChange {
     /// What it is.
     pub to: Health,
     /// By what: `probe`, `traffic`, `quarantine_over`, `needed` (quarantine ended early, too few others were left),
-    /// `moved` (another address).
+    /// `moved` (another address), `not_probed` (probes were turned off).
     pub why: Cow<'static, str>,
 }
 
