@@ -4,6 +4,7 @@
 //! What must hold of every request: none without a valid credential ever reaches a private circuit's replica, or a
 //! fallback.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub const JWT_SECRET: &str = "simulated-jwt-secret";
 pub const CALLERS: usize = 24;
 
 const LEEWAY: i64 = 60;
+/// The end of tokens that do not end in any run.
+const FAR: i64 = 9_999_999_999;
 const HOSTNAME: &str = "router.example.com";
 
 /// What only legacy workers are configured with.
@@ -55,10 +58,12 @@ pub struct Callers {
     turn: u64,
     /// The newest circuit of each label, and the one before it: their tokens are about.
     newest: [[Option<Uuid>; 2]; LABELS.len()],
+    /// Tokens made already.
+    minted: BTreeMap<Shown, Arc<str>>,
 }
 
 /// What a request shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
     Nothing,
     Forged(Uuid),
@@ -96,7 +101,7 @@ impl Callers {
             fallbacks: Fallbacks::new(&chains),
             ..ExchangeRules::default()
         };
-        Self { rules, turn: 0, newest: [[None; 2]; LABELS.len()] }
+        Self { rules, turn: 0, newest: [[None; 2]; LABELS.len()], minted: BTreeMap::new() }
     }
 
     /// A circuit was made under a label.
@@ -111,6 +116,20 @@ impl Callers {
         self.newest.get(label % LABELS.len()).and_then(|ids| ids[age]).unwrap_or_default()
     }
 
+    /// What is shown, as a token; making one costs more than all the rest of a request.
+    fn token(&mut self, shown: Shown) -> Option<Arc<str>> {
+        let signed = |secret, id: Uuid, exp| token::mint(secret, &json!({"id": id.to_string(), "exp": exp}));
+        if self.minted.len() > CALLERS * LABELS.len() {
+            self.minted.clear();
+        }
+        let made = || match shown {
+            Shown::Nothing => String::new(),
+            Shown::Forged(id) => signed("another-secret", id, FAR),
+            Shown::Token(id, exp) => signed(JWT_SECRET, id, exp),
+        };
+        (shown != Shown::Nothing).then(|| self.minted.entry(shown).or_insert_with(|| made().into()).clone())
+    }
+
     /// The next call of a caller. Every combination comes up in turn.
     fn call(&mut self, caller: usize, wall: i64) -> Call {
         self.turn += 1;
@@ -120,11 +139,11 @@ impl Callers {
         let shown = match turn / 3 % 8 {
             0 => Shown::Nothing,
             1 => Shown::Forged(self.id(place, 0)),
-            2 => Shown::Token(self.id(place + 1, 0), now + 600),
-            3 => Shown::Token(self.id(place, 1), now + 600),
+            2 => Shown::Token(self.id(place + 1, 0), FAR),
+            3 => Shown::Token(self.id(place, 1), FAR),
             4 => Shown::Token(self.id(place, 0), now - LEEWAY - 1),
             5 => Shown::Token(self.id(place, 0), now - LEEWAY),
-            _ => Shown::Token(self.id(place, 0), now + 600),
+            _ => Shown::Token(self.id(place, 0), FAR),
         };
         Call {
             label: LABELS.get(place).copied(),
@@ -162,7 +181,7 @@ impl World {
         let call = self.callers.call(caller, now.wall.0);
         let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         self.totals.asked += 1;
-        let became = call.ask(node, &self.callers.rules, now);
+        let became = call.ask(node, &mut self.callers, now);
         match &became {
             Became::Sent(_) => self.totals.served += 1,
             Became::Refused(Some(Code::EndpointNotFound | Code::ModelNotFound)) => self.totals.not_found += 1,
@@ -176,17 +195,11 @@ impl World {
 }
 
 impl Call {
-    fn parts(&self) -> Parts {
+    fn parts(&self, token: Option<&str>) -> Parts {
         let host =
             self.label.map_or_else(|| "models.example.com".to_owned(), |it| format!("{it}.Models.example.com:1"));
         let path = if self.raw && self.label.is_some() { "/any/path" } else { "/v1/chat/completions" };
         let request = http::Request::post(path).header("host", host).header("content-type", "application/json");
-        let signed = |secret, id: Uuid, exp| token::mint(secret, &json!({"id": id.to_string(), "exp": exp}));
-        let token = match self.shown {
-            Shown::Nothing => None,
-            Shown::Forged(id) => Some(signed("another-secret", id, 9_999_999_999)),
-            Shown::Token(id, exp) => Some(signed(JWT_SECRET, id, exp)),
-        };
         let request = match token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
             None => request,
@@ -194,13 +207,14 @@ impl Call {
         request.body(()).map_or_else(|_| http::Request::new(()).into_parts().0, |request| request.into_parts().0)
     }
 
-    fn ask(&self, node: &mut Node, rules: &ExchangeRules, now: appproxy_core::time::Now) -> Became {
-        let stand = Stand { rules, view: &node.view, control: &node.control, now };
+    fn ask(&self, node: &mut Node, callers: &mut Callers, now: appproxy_core::time::Now) -> Became {
+        let token = callers.token(self.shown);
+        let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now };
         let address = if self.inside { [10, 0, 0, 7] } else { [192, 0, 2, 7] };
         let connection = Connection { peer: Peer::Ip(address.into()), tls: false };
         let body = Bytes::from(format!("{{\"model\": \"{}\"}}", self.model));
         let (selection, ledger) = (&mut node.selection, &mut node.ledger);
-        let mut next = Gate::open(self.parts(), connection, stand, &mut node.draws)
+        let mut next = Gate::open(self.parts(token.as_deref()), connection, stand, &mut node.draws)
             .and_then(|gate| gate.pass(Some(ledger), stand))
             .and_then(|gated| gated.route(body, stand))
             .map(|admitted| admitted.begin(&mut RetryBudget::default(), stand));

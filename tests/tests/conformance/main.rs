@@ -45,6 +45,7 @@ macro_rules! every_scenario {
                 an_address_that_is_taken_is_named_and_ends_it_with_1,
                 check_accepts_the_examples_and_shows_them_without_their_secrets,
                 check_names_every_mistake_with_key_line_and_what_would_be_right,
+                every_line_of_the_legacy_demo_works_as_pasted,
                 every_line_that_the_demo_prints_works_as_pasted,
             }
             gate {
