@@ -27,7 +27,7 @@ mod control;
 #[cfg(feature = "appproxy-common")]
 mod coordinator;
 mod data;
-#[cfg(feature = "appproxy-router")]
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 pub mod demo;
 #[cfg(feature = "appproxy-common")]
 mod failures;

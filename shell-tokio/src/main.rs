@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use appproxy_shell_tokio::demo::{self, Mode};
 #[cfg(feature = "appproxy-common")]
 use appproxy_shell_tokio::replay::{self, Show};
 use appproxy_shell_tokio::{check, run};
@@ -26,12 +28,15 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Run everything on loopback: development coordinator, two mock replicas, a published model, a key, the worker
-    #[cfg(feature = "appproxy-router")]
+    /// Run everything on loopback: development coordinator, two mock replicas, models, credentials, the worker
+    #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
     Demo {
         /// Port of the worker; 0 takes a free one
         #[arg(long, value_name = "N", default_value_t = 8080)]
         port: u16,
+        /// Which worker is shown
+        #[arg(long, value_enum, default_value_t = Mode::usual())]
+        mode: Mode,
     },
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
@@ -59,8 +64,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
-        #[cfg(feature = "appproxy-router")]
-        Command::Demo { port } => appproxy_shell_tokio::demo::main(port),
+        #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+        Command::Demo { port, mode } => demo::main(port, mode),
         Command::Check { config } => check::main(&config),
         #[cfg(feature = "appproxy-common")]
         Command::Replay { journal, until, state, diff } => {
