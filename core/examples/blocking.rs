@@ -18,7 +18,7 @@ use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::serving::{ServingSettings, ServingView};
 use appproxy_core::time::{Moment, Now, UnixMillis};
 use appproxy_core::worker::*;
-use appproxy_fixtures::stage::{Demo, Prepared, ask, ask_http};
+use appproxy_fixtures::stage::{Demo, Mode, Prepared, ask, ask_http};
 use appproxy_fixtures::{Request, Response};
 
 /// What the control loop and the requests share: the state in force, swapped whole.
@@ -122,7 +122,7 @@ fn carry(config: &WorkerConfig, asked: &CallRequest) -> CallOutcome {
 
 /// Joins, serves one request, leaves.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    let Prepared { demo: _demo, configuration, .. } = Demo::prepare(0)?;
+    let Prepared { demo: _demo, configuration, .. } = Demo::prepare(0, Mode::Router)?;
     let loaded = config::load(&(configuration + "health_checks: {enabled: false}\n"), &|_| None)?.config;
     let (rules, settings) = (ExchangeRules::from(&loaded), ServingSettings::from(&loaded));
     let config = loaded.worker.ok_or("no worker is configured")?;

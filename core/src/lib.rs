@@ -102,7 +102,7 @@
 //! | 7 | [`telemetry`] | what an operator gets to see: counts, access lines, the admin listener's answers |
 //! | 6 | [`worker`], [`exchange`] | the control plane, one input at a time; one proxied request, states by value |
 //! | 5 | [`serving`] | the immutable view that requests read, and how it follows from the desired state |
-//! | 4 | [`access`] | keys, rate ledger, address lists, client address |
+//! | 4 | [`access`] | keys, rate ledger, address lists, client address, host names and tokens of circuits |
 //! | 3 | [`desired`] | circuits x publications -> backends, pure and independent of order |
 //! | 2 | [`wire`] | bytes to types and back |
 //! | 1 | [`time`] [`seed`] [`limits`] [`backoff`] [`secret`] [`config`] | what everything stands on |

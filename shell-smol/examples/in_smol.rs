@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use appproxy_core::config;
 use appproxy_fixtures::Request;
-use appproxy_fixtures::stage::{Demo, Prepared, ask};
+use appproxy_fixtures::stage::{Demo, Mode, Prepared, ask};
 use appproxy_shell_smol::Running;
 use serde_json::json;
 use smol::Timer;
@@ -20,7 +20,7 @@ use smol::Timer;
 /// What could not be started, or was not answered.
 pub fn main() -> Result<(), Box<dyn Error>> {
     smol::block_on(async {
-        let Prepared { demo, configuration, .. } = smol::unblock(|| Demo::prepare(0)).await?;
+        let Prepared { demo, configuration, .. } = smol::unblock(|| Demo::prepare(0, Mode::Router)).await?;
         // The worker brings its executor and the threads that drive it: nothing of ours has to be handed to it, and what
         // we await of it can be awaited on any executor.
         let mut running = Running::start(config::load(&configuration, &|_| None)?.config).await?;

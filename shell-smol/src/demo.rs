@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use appproxy_core::config;
-use appproxy_fixtures::stage::{Demo, Prepared, Script};
+pub use appproxy_fixtures::stage::Mode;
+use appproxy_fixtures::stage::{Demo, Prepared};
 use smol::Timer;
 use smol::future::or;
 
@@ -15,7 +16,7 @@ use crate::{Failed, executor, logs};
 ///
 /// # Errors
 /// When a part of it cannot be started; a port that is taken above all.
-pub fn main(port: u16) -> Result<(), Failed> {
+pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
     executor::start()?;
     smol::block_on(async {
@@ -24,7 +25,7 @@ pub fn main(port: u16) -> Result<(), Failed> {
             signals.next_of_all().await;
             Ok(None)
         };
-        let started = async { start(port).await.map(Some) };
+        let started = async { start(port, mode).await.map(Some) };
         let Some((running, script, _surroundings)) = or(started, early).await? else { return Ok(()) };
         println!("{script}");
         let signal = signals.next_of_all().await;
@@ -41,9 +42,9 @@ pub fn main(port: u16) -> Result<(), Failed> {
     })
 }
 
-async fn start(port: u16) -> Result<(Running, Script, Demo), Failed> {
-    let prepared = smol::unblock(move || Demo::prepare(port)).await;
-    let Prepared { demo, configuration, mut script } = prepared.map_err(Failed::run)?;
+async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {
+    let prepared = smol::unblock(move || Demo::prepare(port, mode)).await;
+    let Prepared { mut demo, configuration } = prepared.map_err(Failed::run)?;
     let loaded = config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
     let running = Running::start(loaded.config).await.map_err(|failed| Failed {
         message: format!("{failed}; choose another port with --port N, or 0 for a free one"),
@@ -56,7 +57,9 @@ async fn start(port: u16) -> Result<(Running, Script, Demo), Failed> {
         }
         Timer::after(Duration::from_millis(10)).await;
     }
-    script.worker = running.data().first().map(ToString::to_string).unwrap_or_default();
-    script.admin = running.admin().to_string();
+    let worker = running.data().first().map(ToString::to_string).unwrap_or_default();
+    let admin = running.admin().to_string();
+    let introduced = smol::unblock(move || demo.introduce(worker, admin).map(|script| (script, demo))).await;
+    let (script, demo) = introduced.map_err(Failed::run)?;
     Ok((running, script, demo))
 }

@@ -24,7 +24,7 @@ mod clock;
 mod control;
 mod coordinator;
 mod data;
-#[cfg(feature = "appproxy-router")]
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 pub mod demo;
 mod dial;
 mod executor;

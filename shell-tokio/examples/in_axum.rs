@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use appproxy_core::config;
 use appproxy_fixtures::Request;
-use appproxy_fixtures::stage::{Demo, Prepared, ask};
+use appproxy_fixtures::stage::{Demo, Mode, Prepared, ask};
 use appproxy_shell_tokio::Running;
 use axum::Router;
 use axum::routing::get;
@@ -24,7 +24,7 @@ use tokio::task::spawn_blocking;
 /// What could not be started, or was not answered.
 #[tokio::main]
 pub async fn main() -> Result<(), Box<dyn Error>> {
-    let Prepared { demo, configuration, .. } = spawn_blocking(|| Demo::prepare(0)).await??;
+    let Prepared { demo, configuration, .. } = spawn_blocking(|| Demo::prepare(0, Mode::Router)).await??;
     // The worker keeps listeners of its own, for its pages and probes; this one is on a free port.
     let running = Running::start(config::load(&configuration, &|_| None)?.config).await?;
 

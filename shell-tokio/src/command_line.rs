@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[cfg(feature = "appproxy-router")]
-use crate::shell::demo;
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use crate::shell::demo::{self, Mode};
 use crate::shell::replay::{self, Show};
 use crate::shell::{check, run};
 
@@ -28,12 +28,15 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Run everything on loopback: development coordinator, two mock replicas, a published model, a key, the worker
-    #[cfg(feature = "appproxy-router")]
+    /// Run everything on loopback: development coordinator, two mock replicas, models, credentials, the worker
+    #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
     Demo {
         /// Port of the worker; 0 takes a free one
         #[arg(long, value_name = "N", default_value_t = 8080)]
         port: u16,
+        /// Which worker is shown
+        #[arg(long, value_enum, default_value_t = Shown::usual())]
+        mode: Shown,
     },
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
@@ -57,12 +60,43 @@ enum Command {
     },
 }
 
+/// Which worker the demo shows.
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Shown {
+    /// The ROUTER worker: published models and model API keys
+    #[cfg(feature = "appproxy-router")]
+    Router,
+    /// The legacy wildcard worker: sub-domains and access tokens
+    #[cfg(feature = "appproxy-legacy")]
+    Legacy,
+}
+
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+impl Shown {
+    /// What is shown unless something else is asked for.
+    fn usual() -> Self {
+        // The features give one of them at the least.
+        let all = <Self as clap::ValueEnum>::value_variants();
+        all.first().copied().unwrap_or_else(|| unreachable!("a worker is built in"))
+    }
+
+    const fn mode(self) -> Mode {
+        match self {
+            #[cfg(feature = "appproxy-router")]
+            Self::Router => Mode::Router,
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Legacy => Mode::Legacy,
+        }
+    }
+}
+
 /// Does what the command line says.
 pub(crate) fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
-        #[cfg(feature = "appproxy-router")]
-        Command::Demo { port } => demo::main(port),
+        #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+        Command::Demo { port, mode } => demo::main(port, mode.mode()),
         Command::Check { config } => check::main(&config),
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use appproxy_core::config;
-use appproxy_fixtures::stage::{Demo, Prepared, Script};
+pub use appproxy_fixtures::stage::Mode;
+use appproxy_fixtures::stage::{Demo, Prepared};
 
 use crate::shutdown::Signals;
 use crate::start::Running;
@@ -13,12 +14,12 @@ use crate::{Failed, logs, runtime};
 ///
 /// # Errors
 /// When a part of it cannot be started; a port that is taken above all.
-pub fn main(port: u16) -> Result<(), Failed> {
+pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
     runtime()?.block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let (running, script, _surroundings) = tokio::select! {
-            started = start(port) => started?,
+            started = start(port, mode) => started?,
             _ = signals.next_of_all() => return Ok(()),
         };
         println!("{script}");
@@ -31,10 +32,10 @@ pub fn main(port: u16) -> Result<(), Failed> {
     })
 }
 
-async fn start(port: u16) -> Result<(Running, Script, Demo), Failed> {
-    let prepared = tokio::task::spawn_blocking(move || Demo::prepare(port)).await;
+async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {
+    let prepared = tokio::task::spawn_blocking(move || Demo::prepare(port, mode)).await;
     let prepared = prepared.map_err(|error| Failed::run(error.to_string()))?;
-    let Prepared { demo, configuration, mut script } = prepared.map_err(Failed::run)?;
+    let Prepared { mut demo, configuration } = prepared.map_err(Failed::run)?;
     let loaded = config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
     let running = Running::start(loaded.config).await.map_err(|failed| Failed {
         message: format!("{failed}; choose another port with --port N, or 0 for a free one"),
@@ -47,7 +48,10 @@ async fn start(port: u16) -> Result<(Running, Script, Demo), Failed> {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    script.worker = running.data().first().map(ToString::to_string).unwrap_or_default();
-    script.admin = running.admin().to_string();
+    let worker = running.data().first().map(ToString::to_string).unwrap_or_default();
+    let admin = running.admin().to_string();
+    let introduced =
+        tokio::task::spawn_blocking(move || demo.introduce(worker, admin).map(|script| (script, demo))).await;
+    let (script, demo) = introduced.map_err(|error| Failed::run(error.to_string()))?.map_err(Failed::run)?;
     Ok((running, script, demo))
 }

@@ -26,5 +26,6 @@ pub mod setup;
 pub mod shell;
 pub mod simulation;
 pub mod wait;
+pub mod wildcard;
 pub mod worker;
 pub mod world;

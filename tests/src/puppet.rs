@@ -190,6 +190,19 @@ impl Visit {
         ));
     }
 
+    /// Reads `count` bytes that are no request: what follows an upgrade.
+    ///
+    /// # Panics
+    /// When they do not come within [`PATIENCE`].
+    #[must_use]
+    #[track_caller]
+    pub fn hear(&mut self, count: usize) -> Vec<u8> {
+        self.socket.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut bytes = vec![0; count];
+        self.socket.read_exact(&mut bytes).expect("the worker passes on what the client says");
+        bytes
+    }
+
     /// Waits until the peer has closed the connection.
     ///
     /// # Panics

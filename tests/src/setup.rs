@@ -11,6 +11,7 @@ use crate::world::World;
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub(crate) shell: Shell,
+    pub(crate) legacy: bool,
     pub(crate) api_secret: String,
     pub(crate) redis_password: Option<String>,
     pub(crate) bus: bool,
@@ -31,6 +32,7 @@ impl Setup {
     pub fn of(shell: Shell) -> Self {
         Self {
             shell,
+            legacy: false,
             api_secret: "the-api-secret".to_owned(),
             redis_password: None,
             bus: true,
@@ -44,6 +46,13 @@ impl Setup {
             top: String::new(),
             environment: Vec::new(),
         }
+    }
+
+    /// A legacy wildcard worker instead of a ROUTER worker; see [`crate::wildcard`].
+    #[must_use]
+    pub fn legacy(mut self) -> Self {
+        self.legacy = true;
+        self
     }
 
     /// Another `api_secret`.
@@ -109,7 +118,7 @@ impl Setup {
         self
     }
 
-    /// One line more under `appproxy_router:`.
+    /// One line more in the worker's section.
     #[must_use]
     pub fn router(mut self, line: &str) -> Self {
         self.router.push(line.to_owned());

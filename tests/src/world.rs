@@ -1,4 +1,4 @@
-//! Everything a ROUTER worker lives among, on real sockets: a redis-server, the development coordinator, mock replicas,
+//! Everything a worker lives among, on real sockets: a redis-server, the development coordinator, mock replicas,
 //! and the worker's own program.
 
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::process::Program;
 use crate::redis::Redis;
 use crate::setup::Setup;
 use crate::wait::{self, PATIENCE};
+use crate::wildcard::{JWT_SECRET, JWT_VARIABLE, LEGACY_LINES};
 use crate::worker::Worker;
 
 /// The authority of every world.
@@ -58,7 +59,8 @@ impl World {
             None => Redis::start(),
         });
         let url = redis.as_ref().map(|redis| bus_url(redis, setup.redis_password.as_deref()));
-        let settings = Settings { dialect: setup.dialect, ..Settings::new(&setup.api_secret) };
+        let jwt_secret = JWT_SECRET.to_owned();
+        let settings = Settings { dialect: setup.dialect, jwt_secret, ..Settings::new(&setup.api_secret) };
         let coordinator = StageCoordinator::start(settings, 1, url.as_deref()).expect("the development coordinator");
         // What is made before the worker is there cannot be acked: nothing is to wait for it.
         coordinator.set_faults(Faults { bus_down: true, ..Faults::default() });
@@ -96,7 +98,7 @@ impl World {
     #[must_use]
     #[track_caller]
     pub fn another_worker(&self) -> (Worker, Vec<String>, String) {
-        let mut environment = vec![(SECRET_VARIABLE, self.setup.api_secret.as_str())];
+        let mut environment = vec![(SECRET_VARIABLE, self.setup.api_secret.as_str()), (JWT_VARIABLE, JWT_SECRET)];
         if let Some(password) = &self.setup.redis_password {
             environment.push((PASSWORD_VARIABLE, password));
         }
@@ -136,12 +138,14 @@ impl World {
             None => "events_enabled: false".to_owned(),
         };
         text.push_str(&format!(
-            "appproxy_router:\n  enabled: true\n  coordinator_url: \"http://{}\"\n  api_secret: \"${{{SECRET_VARIABLE}}}\"\n  \
+            "{}:\n  enabled: true\n  coordinator_url: \"http://{}\"\n  api_secret: \"${{{SECRET_VARIABLE}}}\"\n  \
              authority: \"{AUTHORITY}\"\n  hostname: \"router.test\"\n  api_port: 8080\n  {events}\n  \
-             heartbeat_period: \"{}\"\n  reconcile_interval: \"{}\"\n{}{}",
+             heartbeat_period: \"{}\"\n  reconcile_interval: \"{}\"\n{}{}{}",
+            if setup.legacy { "appproxy" } else { "appproxy_router" },
             self.coordinator.address(),
             setup.heartbeat,
             setup.reconcile,
+            if setup.legacy { LEGACY_LINES } else { "" },
             indented(&setup.router),
             setup.top,
         ));
@@ -152,6 +156,12 @@ impl World {
     #[must_use]
     pub fn data(&self) -> &str {
         self.data.first().map_or("", String::as_str)
+    }
+
+    /// Whether a worker was started.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.worker.is_some()
     }
 
     /// All data addresses.

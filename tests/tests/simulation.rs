@@ -7,11 +7,14 @@ use std::time::Instant;
 
 use appproxy_core::worker::defects::Defect;
 use appproxy_tests::simulation::fault::FAULTS;
-use appproxy_tests::simulation::run::{Plan, run, shrink};
+use appproxy_tests::simulation::run::{Kind, Kinds, Plan, run, shrink};
 use appproxy_tests::simulation::seeds::{Stop, hunt, run_seeds};
 
 /// Seeds of the standard mix in every run of the tests.
 const SEEDS: u64 = 2_000;
+
+/// Seeds of legacy worlds.
+const LEGACY_SEEDS: u64 = 500;
 
 /// A wrong worker must be found within so many seeds of the mix aimed at it.
 const MOST: u64 = 2_000;
@@ -49,6 +52,31 @@ fn the_standard_mix_breaks_no_rule() {
         assert!(count * 20 >= SEEDS, "{count} {what} in {SEEDS} seeds");
     }
     assert!(totals.steps >= 300 * SEEDS);
+}
+
+/// What a legacy world has nothing of: it has no publications and no keys that could be refused for their model.
+#[test]
+fn legacy_worlds_break_no_rule() {
+    let _turn = turn();
+    let plan = Plan { kinds: Kinds::Only(Kind::Legacy), ..Plan::default() };
+    let report = run_seeds(0..LEGACY_SEEDS, &plan, Stop::default());
+    println!("{}\n{} seeds, {} failed", report.totals, report.seeds, report.failures.len());
+    if let Some(first) = report.failures.first() {
+        panic!("{} of {LEGACY_SEEDS} seeds failed, the first:\n{first}", report.failures.len());
+    }
+    for (fault, count) in FAULTS.iter().zip(report.totals.faults) {
+        assert!(count * 20 >= LEGACY_SEEDS, "{} struck {count} times", fault.name());
+    }
+    let totals = &report.totals;
+    for (what, count) in [
+        ("acks", totals.acks),
+        ("overlaps", totals.overlaps),
+        ("requests served", totals.served),
+        ("requests refused", totals.refused),
+        ("404s", totals.not_found),
+    ] {
+        assert!(count * 20 >= LEGACY_SEEDS, "{count} {what} in {LEGACY_SEEDS} seeds");
+    }
 }
 
 #[test]

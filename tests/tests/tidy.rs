@@ -35,8 +35,14 @@ const TOP_LEVEL: [&str; 18] = [
 ];
 
 /// What the top level may hold as well.
-const TOP_LEVEL_TOO: [&str; 5] =
-    [".config", ".gitattributes", "config.example.plain.yaml", "config.example.router.yaml", "fuzz"];
+const TOP_LEVEL_TOO: [&str; 6] = [
+    ".config",
+    ".gitattributes",
+    "config.example.legacy.yaml",
+    "config.example.plain.yaml",
+    "config.example.router.yaml",
+    "fuzz",
+];
 
 /// Hosts a build may be pointed at on one machine only: never part of the project.
 const REGISTRY_HOSTS: [&str; 6] =

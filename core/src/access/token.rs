@@ -7,7 +7,7 @@ use core::str::FromStr as _;
 use core::time::Duration;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{AUTHORIZATION, HeaderMap};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sha2::Sha256;
 use std::borrow::Cow;
@@ -150,13 +150,18 @@ fn is_hs256(header: &[u8]) -> bool {
 struct Said<'a> {
     #[serde(borrow, default)]
     exp: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    /// A null is a claim that cannot be read, not one that is absent.
+    #[serde(borrow, default, deserialize_with = "present")]
     nbf: Option<&'a RawValue>,
     /// We are nobody's audience.
     #[serde(borrow, default)]
     aud: Option<&'a RawValue>,
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
+}
+
+fn present<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Reads an object, and nothing else: serde takes an array for a struct as well.

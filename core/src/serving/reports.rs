@@ -11,7 +11,9 @@ use crate::wire::key::TokenHash;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     Circuit(CircuitId),
+    #[cfg(feature = "appproxy-legacy")]
     CircuitAddresses(CircuitId),
+    #[cfg(feature = "appproxy-legacy")]
     SubDomain(Arc<str>),
     Publication(Arc<str>),
     Name(Arc<str>),

@@ -9,7 +9,9 @@ use super::legacy;
 use super::pool::PoolKey;
 use super::serve::Serving;
 use super::view::ServingView;
-use crate::desired::{Desired, Rules};
+use crate::desired::Desired;
+#[cfg(feature = "appproxy-legacy")]
+use crate::desired::Rules;
 use crate::wire::circuit::Circuit;
 use crate::wire::ids::{CircuitId, EndpointId};
 

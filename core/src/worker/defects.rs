@@ -97,18 +97,28 @@ pub enum Defect {
     UnreadableBodyIsEmpty,
     /// A body that cannot be read is not reported.
     MalformedUnsaid,
+    /// Legacy: a change of routes keeps who may use the circuit, as the stock worker does.
+    AccessKeptOnRoutes,
+    /// Legacy: a good token opens every circuit.
+    TokenOfAnyCircuit,
+    /// Legacy: the address list of a circuit is not looked at.
+    AddressesNotAsked,
+    /// Legacy: a circuit without a live replica lets everybody in, on to its chain.
+    ChainBeforeToken,
+    /// Legacy: the aggregation surface takes every circuit of the model.
+    ApexOpensAll,
 }
 
 /// Whether the worker has this defect.
 #[cfg(not(feature = "defects"))]
-pub(super) const fn has(_: Defect) -> bool {
+pub(crate) const fn has(_: Defect) -> bool {
     false
 }
 
 #[cfg(feature = "defects")]
 pub use chosen::choose;
 #[cfg(feature = "defects")]
-pub(super) use chosen::has;
+pub(crate) use chosen::has;
 
 impl Worker {
     /// What wrong workers do with a pull that failed.
@@ -121,6 +131,16 @@ impl Worker {
         }
         if let (true, Leg::Answered(answer)) = (has(Defect::HalfPullKept), circuits) {
             self.desired.replace_circuits(answer.good.into_iter().map(|circuit| (circuit.id, circuit)).collect());
+        }
+    }
+
+    /// What wrong workers do with a change of routes.
+    pub(super) fn spoil_route_update(&self, circuit: &mut Circuit) {
+        if has(Defect::AccessKeptOnRoutes)
+            && let Some(known) = self.desired.circuits().get(&circuit.id)
+        {
+            circuit.open_to_public = known.open_to_public;
+            circuit.allowed_client_ips.clone_from(&known.allowed_client_ips);
         }
     }
 
@@ -154,13 +174,13 @@ mod chosen {
     }
 
     /// Whether the worker has this defect.
-    pub(in crate::worker) fn has(defect: Defect) -> bool {
+    pub(crate) fn has(defect: Defect) -> bool {
         CHOSEN.load(Ordering::Relaxed) == defect as u32
     }
 
     impl Defect {
         /// All of them.
-        pub const ALL: [Self; 42] = [
+        pub const ALL: [Self; 47] = [
             Self::NoOverlapReplay,
             Self::OverlapEndsAtAnswer,
             Self::TornAskedAsPartial,
@@ -203,7 +223,25 @@ mod chosen {
             Self::BackoffBlocksTick,
             Self::UnreadableBodyIsEmpty,
             Self::MalformedUnsaid,
+            Self::AccessKeptOnRoutes,
+            Self::TokenOfAnyCircuit,
+            Self::AddressesNotAsked,
+            Self::ChainBeforeToken,
+            Self::ApexOpensAll,
         ];
+
+        /// Whether only a legacy worker can have it.
+        #[must_use]
+        pub const fn is_legacy(self) -> bool {
+            matches!(
+                self,
+                Self::AccessKeptOnRoutes
+                    | Self::TokenOfAnyCircuit
+                    | Self::AddressesNotAsked
+                    | Self::ChainBeforeToken
+                    | Self::ApexOpensAll
+            )
+        }
 
         /// Its name on the command line.
         #[must_use]
@@ -251,6 +289,11 @@ mod chosen {
                 Self::BackoffBlocksTick => "backoff-blocks-tick",
                 Self::UnreadableBodyIsEmpty => "unreadable-body-is-empty",
                 Self::MalformedUnsaid => "malformed-unsaid",
+                Self::AccessKeptOnRoutes => "access-kept-on-routes",
+                Self::TokenOfAnyCircuit => "token-of-any-circuit",
+                Self::AddressesNotAsked => "addresses-not-asked",
+                Self::ChainBeforeToken => "chain-before-token",
+                Self::ApexOpensAll => "apex-opens-all",
             }
         }
     }

@@ -31,7 +31,8 @@ impl Worker {
         let request_id = event.request_id;
         let outcome = match event.kind {
             EventKind::CircuitsCreated(circuits) => self.circuits_created(circuits, request_id),
-            EventKind::RouteUpdated(circuit) => {
+            EventKind::RouteUpdated(mut circuit) => {
+                self.spoil_route_update(&mut circuit);
                 self.guards.remove(circuit.id);
                 self.pulls.heard_circuit(circuit.id, Some(&circuit));
                 let id = circuit.id;

@@ -184,7 +184,7 @@ proptest! {
             change(&mut world, one);
         }
         for (asked, script) in requests {
-            let host = asked.label.map_or("models.example.com".to_owned(), |label| format!("{label}.models.example.com"));
+            let host = asked.label.map_or_else(|| "models.example.com".to_owned(), |label| format!("{label}.models.example.com"));
             let shown = line(asked.shown);
             let lines: Vec<&str> = shown.as_deref().into_iter().collect();
             let was_welcome = welcome(&world.desired, &asked);

@@ -1,4 +1,4 @@
-//! Runs simulated worlds: `simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]`.
+//! Runs simulated worlds: `simulate --seeds A..B [--nodes N] [--mode M] [--minutes M] [--steps N] [--shrink] [--defect NAME]`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use appproxy_core::worker::defects::{self, Defect};
 use appproxy_tests::simulation::fault::FAULTS;
-use appproxy_tests::simulation::run::{Failure, Plan, shrink};
+use appproxy_tests::simulation::run::{Failure, Kind, Kinds, Plan, shrink};
 use appproxy_tests::simulation::seeds::{Stop, hunt, run_seeds};
 use appproxy_tests::simulation::{aims, fault::Fault};
 
 const USAGE: &str = "usage: simulate --seeds A..B [--nodes N] [--minutes M] [--steps N] [--shrink] [--defect NAME]
-                [--trace] [--only I,J,...]
+                [--mode router|legacy|both] [--trace] [--only I,J,...]
   --seeds A..B   from A up to, not including, B
+  --mode M       which workers live in the worlds; both (unless said): the seed chooses
   --nodes N      nodes of the authority, 3 unless said
   --minutes M    stop starting seeds after this time
   --steps N      things that happen before the faults end, 300 unless said
@@ -89,7 +90,7 @@ fn hunt_all(most: u64) -> ExitCode {
 fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
     let mut wishes = Wishes {
         seeds: 0..0,
-        plan: Plan::default(),
+        plan: Plan { kinds: Kinds::Both, ..Plan::default() },
         stop: Stop::default(),
         shrink: false,
         defect: None,
@@ -105,6 +106,14 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                 wishes.seeds = ends.ok_or_else(|| format!("--seeds {text}: should be like 0..1000"))?;
             }
             "--nodes" => wishes.plan.nodes = number(&value()?)?.clamp(1, 16),
+            "--mode" => {
+                wishes.plan.kinds = match value()?.as_str() {
+                    "router" => Kinds::Only(Kind::Router),
+                    "legacy" => Kinds::Only(Kind::Legacy),
+                    "both" => Kinds::Both,
+                    other => return Err(format!("--mode {other}: should be router, legacy or both")),
+                };
+            }
             "--steps" => wishes.plan.steps = number(&value()?)? as u64,
             "--minutes" => wishes.stop.after = Some(Duration::from_secs(60 * number(&value()?)? as u64)),
             "--trace" => wishes.plan.trace = true,
@@ -124,6 +133,7 @@ fn wishes(mut args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                 let found = Defect::ALL.into_iter().find(|defect| defect.name() == name);
                 let defect = found.ok_or_else(|| format!("no defect {name:?}; there are\n  {}", known()))?;
                 wishes.plan.aim = aims::aim(defect).to_vec();
+                wishes.plan.kinds = Kinds::Only(if defect.is_legacy() { Kind::Legacy } else { Kind::Router });
                 wishes.aim = Some((defect, arg == "--defect"));
                 if arg == "--defect" {
                     wishes.stop.at_first_failure = true;
@@ -145,9 +155,13 @@ fn number(text: &str) -> Result<usize, String> {
 
 fn command(failure: &Failure, plan: &Plan, aim: Option<(Defect, bool)>) -> String {
     let mut command = format!(
-        "cargo run --release -p appproxy-tests --bin simulate -- --seeds {}..{} --nodes {} --steps {}",
+        "cargo run --release -p appproxy-tests --bin simulate -- --seeds {}..{} --mode {} --nodes {} --steps {}",
         failure.seed,
         failure.seed + 1,
+        match plan.kinds.of(failure.seed) {
+            Kind::Router => "router",
+            Kind::Legacy => "legacy",
+        },
         plan.nodes,
         plan.steps
     );

@@ -42,5 +42,10 @@ pub const fn aim(defect: Defect) -> &'static [Fault] {
         Defect::NotFoundIgnored | Defect::ConditionalAfterRejoin => &[Fault::RowForgotten],
         Defect::BackoffBlocksTick => &[Fault::CallFailed, Fault::Lost],
         Defect::UnreadableBodyIsEmpty | Defect::MalformedUnsaid => &[Fault::CallTruncated],
+        Defect::AccessKeptOnRoutes
+        | Defect::TokenOfAnyCircuit
+        | Defect::AddressesNotAsked
+        | Defect::ChainBeforeToken
+        | Defect::ApexOpensAll => &[],
     }
 }

@@ -11,6 +11,7 @@ use super::conduct::{Ending, Purpose};
 use super::fault::Fault;
 use super::node::{Bus, SECRET};
 use super::reference::{Answer, CircuitsAnswer, ConfigAnswer, Meaning};
+use super::run::Kind;
 use super::shell::MALFORMED;
 use super::state::{AUTHORITY, State};
 use super::world::{Fate, Happening, Message, World};
@@ -69,7 +70,11 @@ impl World {
             _ if good => (Ending::Good, None),
             404 if purpose != Purpose::Register => (Ending::NotFound, None),
             401 | 403 => (Ending::Hopeless, Some("api_secret rejected by the coordinator")),
-            400 | 422 if purpose == Purpose::Register => (Ending::Hopeless, Some("older than BEP-1053")),
+            400 | 422 if purpose == Purpose::Register => {
+                // Every released coordinator knows wildcard workers: there it is not its age.
+                let words = if self.kind == Kind::Router { "older than BEP-1053" } else { "refused the registration" };
+                (Ending::Hopeless, Some(words))
+            }
             _ => (Ending::Bad, None),
         };
         let answer = if ending == Ending::Good { self.known_of(purpose, status) } else { None };

@@ -15,6 +15,7 @@ use super::broken::{Broken, must};
 use super::fault::Fault;
 use super::node::SECRET;
 use super::reference::Meaning;
+use super::run::Kind;
 use super::state::{AUTHORITY, Circuit, Key, Publication};
 use super::world::{Message, World};
 
@@ -125,6 +126,9 @@ impl World {
         if !self.may_happen() {
             return;
         }
+        if self.kind == Kind::Legacy {
+            return self.change_wildcard();
+        }
         match self.draws.below(100) {
             0..18 => self.create_circuit(None),
             18..30 => self.change_routes(),
@@ -140,6 +144,9 @@ impl World {
     /// What is there from the start: most of what there can be.
     pub(super) fn settle_in(&mut self) {
         self.coordinator.set_revision(AUTHORITY, self.manager.lowest_revision);
+        if self.kind == Kind::Legacy {
+            return (0..3).for_each(|_| self.create_wildcard());
+        }
         for endpoint in self.manager.endpoints.clone() {
             self.create_circuit(Some(endpoint));
         }
@@ -149,17 +156,17 @@ impl World {
         }
     }
 
-    fn one_of<T: Clone>(&mut self, choices: &[T]) -> Option<T> {
+    pub(super) fn one_of<T: Clone>(&mut self, choices: &[T]) -> Option<T> {
         let at = self.draws.below(choices.len() as u64);
         choices.get(usize::try_from(at).ok()?).cloned()
     }
 
-    fn some_circuit(&mut self) -> Option<Uuid> {
+    pub(super) fn some_circuit(&mut self) -> Option<Uuid> {
         let ids: Vec<Uuid> = self.coordinator.circuits(AUTHORITY).map(|circuit| circuit.id).collect();
         self.one_of(&ids)
     }
 
-    fn routes(&mut self) -> serde_json::Value {
+    pub(super) fn routes(&mut self) -> serde_json::Value {
         let ports = (0..self.draws.below(8).div_ceil(3)).map(|_| 1024 + self.manager.next_version() % 60_000);
         let ports: Vec<u64> = ports.collect();
         json!(ports.iter().map(|port| json!({"kernel_host": "10.0.0.1", "kernel_port": port})).collect::<Vec<_>>())
@@ -179,7 +186,7 @@ impl World {
         }
     }
 
-    fn change_routes(&mut self) {
+    pub(super) fn change_routes(&mut self) {
         let Some(id) = self.some_circuit() else { return };
         let routes = self.routes();
         let handled = self.ask(Request::put(format!("/dev/circuits/{id}/routes"), &json!({"routes": routes})));
@@ -188,12 +195,12 @@ impl World {
         }
     }
 
-    fn circuit(&self, id: Uuid) -> Option<Arc<Circuit>> {
+    pub(super) fn circuit(&self, id: Uuid) -> Option<Arc<Circuit>> {
         let circuit = self.coordinator.circuits(AUTHORITY).find(|circuit| circuit.id == id)?;
         Some(Arc::new(Circuit::of_wire(circuit)))
     }
 
-    fn remove_circuit(&mut self) {
+    pub(super) fn remove_circuit(&mut self) {
         let Some(id) = self.some_circuit() else { return };
         if self.strikes(Fault::EarlyRemoval) {
             self.coordinator.faults.announce_removal_first_ms = Some(50 + self.draws.below(4_500));
@@ -269,7 +276,7 @@ impl World {
         self.publish(handled, &Meaning::KeyGone(id.to_owned()));
     }
 
-    fn ask(&mut self, request: Request) -> Handled {
+    pub(super) fn ask(&mut self, request: Request) -> Handled {
         let wall = self.wall().cast_unsigned();
         let handled = self.coordinator.handle(&request.with_token(SECRET), self.now, wall);
         self.manager.noticed(&self.coordinator, self.now);
@@ -277,7 +284,7 @@ impl World {
         handled
     }
 
-    fn publish(&mut self, handled: Handled, meaning: &Meaning) {
+    pub(super) fn publish(&mut self, handled: Handled, meaning: &Meaning) {
         for bytes in handled.publish {
             self.broadcast(&Message { bytes: bytes.into(), meaning: meaning.clone() });
         }

@@ -6,6 +6,7 @@ use appproxy_fixtures::coordinator::{Failure, Plant};
 use super::broken::Broken;
 use super::fault::{Fault, Mix};
 use super::node::Bus;
+use super::run::Kind;
 use super::state::AUTHORITY;
 use super::world::{Happening, World};
 
@@ -136,7 +137,7 @@ impl World {
 
     fn spoil(&mut self) {
         let readable = self.draws.below(3) > 0;
-        let places: Vec<(Plant, String)> = match self.draws.below(3) {
+        let places: Vec<(Plant, String)> = match if self.kind == Kind::Legacy { 0 } else { self.draws.below(3) } {
             0 => self.coordinator.circuits(AUTHORITY).map(|it| (Plant::Circuit, it.id.to_string())).collect(),
             1 => self.coordinator.publications(AUTHORITY).map(|it| (Plant::Model, it.model.clone())).collect(),
             _ => self.coordinator.keys(AUTHORITY).map(|it| (Plant::Key, it.key_id.clone())).collect(),

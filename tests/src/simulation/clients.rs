@@ -14,6 +14,7 @@ use http::request::Parts;
 use super::broken::{Broken, broken, must};
 use super::changes::{KEYS, MODELS};
 use super::node::{Node, STATIC};
+use super::run::Kind;
 use super::state::{Publication, State};
 use super::world::World;
 
@@ -114,6 +115,9 @@ impl Default for Clients {
 impl World {
     /// The next clients ask, each another node.
     pub(super) fn clients_ask(&mut self) -> Result<(), Broken> {
+        if self.kind == Kind::Legacy {
+            return self.callers_ask();
+        }
         for _ in 0..2 {
             self.clients.turn += 1;
             let (client, node) = (self.clients.turn % CLIENTS, self.clients.turn % self.nodes.len());
@@ -128,6 +132,9 @@ impl World {
 
     /// Every client asks one node, whose view has just changed.
     pub(super) fn everybody_asks(&mut self, node: usize) -> Result<(), Broken> {
+        if self.kind == Kind::Legacy {
+            return self.every_caller_asks(node);
+        }
         (0..CLIENTS).try_for_each(|client| {
             // Half of them always know the newest secret of their key.
             if client.is_multiple_of(2) {

@@ -9,6 +9,7 @@
 
 pub mod aims;
 pub mod broken;
+pub mod callers;
 pub mod carriers;
 pub mod changes;
 pub mod chaos;
@@ -24,4 +25,5 @@ pub mod seeds;
 pub mod shell;
 pub mod state;
 pub mod totals;
+pub mod wildcard;
 pub mod world;

@@ -19,6 +19,7 @@ use appproxy_core::worker::{CallId, Worker};
 use super::conduct::{Conduct, Purpose};
 use super::promises::{Promises, Standpoint};
 use super::reference::{Answer, Reference};
+use super::run::Kind;
 use super::state::{AUTHORITY, State};
 
 /// The secret that coordinator and workers share.
@@ -163,13 +164,16 @@ impl Node {
 
 /// The configuration of one run's workers; times are drawn from what an operator may set.
 #[must_use]
-pub fn config(draws: &mut Draws) -> WorkerConfig {
+pub fn config(draws: &mut Draws, kind: Kind) -> WorkerConfig {
     let mut one_of = |choices: [u64; 3]| {
         let at = usize::try_from(draws.below(3)).unwrap_or_default();
         Duration::from_millis(choices.get(at).copied().unwrap_or(1_000))
     };
     WorkerConfig {
-        mode: Mode::Router(RouterMode::default()),
+        mode: match kind {
+            Kind::Router => Mode::Router(RouterMode::default()),
+            Kind::Legacy => Mode::Legacy(super::callers::mode()),
+        },
         coordinator_url: "http://127.0.0.1:1".into(),
         api_secret: Secret::new(SECRET),
         redis_url: Some(Secret::new("redis://127.0.0.1:1/4")),

@@ -99,21 +99,24 @@ pub struct Flight {
     pub confirming: bool,
     /// Whether the input at hand sent it.
     pub fresh: bool,
+    /// Whether circuits are everything there is to ask for: the legacy worker.
+    pub circuits_only: bool,
     heard: Heard,
 }
 
 impl Flight {
     /// A pull that is being sent.
     #[must_use]
-    pub fn new(number: u64, sent: u64, subscription: Option<u64>, confirming: bool) -> Self {
+    pub fn new(number: u64, sent: u64, subscription: Option<u64>, confirming: bool, circuits_only: bool) -> Self {
         let heard = Heard::default();
-        Self { number, sent, circuits: None, config: None, subscription, confirming, fresh: true, heard }
+        let (circuits, config, fresh) = (None, None, true);
+        Self { number, sent, circuits, config, subscription, confirming, fresh, circuits_only, heard }
     }
 
     /// Whether it asks everything.
     #[must_use]
     pub const fn full(&self) -> bool {
-        self.circuits.is_some() && self.config.is_some()
+        self.circuits.is_some() && (self.config.is_some() || self.circuits_only)
     }
 }
 

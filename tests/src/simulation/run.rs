@@ -9,9 +9,41 @@ use super::fault::Fault;
 use super::totals::Totals;
 use super::world::World;
 
+/// Which workers live in a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// ROUTER workers: publications and keys.
+    Router,
+    /// Legacy wildcard workers: sub-domains and access tokens.
+    Legacy,
+}
+
+/// Which worlds there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinds {
+    /// Of this kind.
+    Only(Kind),
+    /// Of both: the seed chooses.
+    Both,
+}
+
+impl Kinds {
+    /// The kind of a seed's world.
+    #[must_use]
+    pub const fn of(self, seed: u64) -> Kind {
+        match self {
+            Self::Only(kind) => kind,
+            Self::Both if seed.is_multiple_of(2) => Kind::Router,
+            Self::Both => Kind::Legacy,
+        }
+    }
+}
+
 /// How runs are made; everything but the seed.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// Which workers live in the worlds.
+    pub kinds: Kinds,
     /// Nodes of the authority.
     pub nodes: usize,
     /// Steps before the faults end.
@@ -28,7 +60,15 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { nodes: 3, steps: 300, aim: Vec::new(), off: Vec::new(), only: None, trace: false }
+        Self {
+            kinds: Kinds::Only(Kind::Router),
+            nodes: 3,
+            steps: 300,
+            aim: Vec::new(),
+            off: Vec::new(),
+            only: None,
+            trace: false,
+        }
     }
 }
 
@@ -61,7 +101,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The failure, and what was seen up to it.
 pub fn run(seed: u64, plan: &Plan) -> Result<Totals, Box<(Failure, Totals)>> {
-    let mut world = World::new(seed, plan.nodes, &plan.off, &plan.aim);
+    let mut world = World::new(seed, plan.kinds.of(seed), plan.nodes, &plan.off, &plan.aim);
     world.only.clone_from(&plan.only);
     world.trace = plan.trace;
     let result = (0..plan.steps).try_for_each(|_| world.step()).and_then(|()| world.heals());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use appproxy_core::worker::defects::{self, Defect};
 
 use super::aims::aim;
-use super::run::{Failure, Plan, run};
+use super::run::{Failure, Kind, Kinds, Plan, run};
 use super::totals::Totals;
 
 /// What came of many seeds.
@@ -84,7 +84,8 @@ pub fn run_seeds(seeds: Range<u64>, plan: &Plan, stop: Stop) -> Report {
 /// of the process has the defect meanwhile.
 #[must_use]
 pub fn hunt(defect: Defect, most: u64) -> Option<Failure> {
-    let plan = Plan { aim: aim(defect).to_vec(), ..Plan::default() };
+    let kind = if defect.is_legacy() { Kind::Legacy } else { Kind::Router };
+    let plan = Plan { kinds: Kinds::Only(kind), aim: aim(defect).to_vec(), ..Plan::default() };
     defects::choose(Some(defect));
     let report = run_seeds(0..most, &plan, Stop { after: None, at_first_failure: true });
     defects::choose(None);

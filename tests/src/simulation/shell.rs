@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::node::{Bus, LiveCall, Node};
 use super::promises::About;
 use super::reference::{Answer, Flight, Meaning};
+use super::run::Kind;
 use super::state::{AUTHORITY, State};
 use super::world::{Fate, Happening, Message, World};
 
@@ -135,6 +136,7 @@ impl World {
                 }
             }
             Command::SendAck(ticket) => self.ack_made(place, node, ticket)?,
+            Command::Probe(probe) if self.kind == Kind::Legacy => self.inquired(place, node.life, probe),
             Command::Probe(probe) => return broken("nobody is probed here", probe.backend().to_string()),
             Command::AbandonProbe(_) | Command::Stop => {}
         }
@@ -153,10 +155,10 @@ impl World {
         let mut pull = None;
         if matches!(purpose, Purpose::Circuits | Purpose::Config) {
             let subscription = if let Bus::Up(number) = node.bus { Some(number) } else { None };
-            let (sent, pulls) = (self.now, &mut node.pulls);
+            let (sent, pulls, legacy) = (self.now, &mut node.pulls, self.kind == Kind::Legacy);
             let flight = node.reference.flight.get_or_insert_with(|| {
                 *pulls += 1;
-                Flight::new(*pulls, sent, subscription, confirming)
+                Flight::new(*pulls, sent, subscription, confirming, legacy)
             });
             if !flight.fresh {
                 return broken("pulls never overlap with themselves", format!("{path} while {flight:?}"));

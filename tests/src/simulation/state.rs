@@ -18,6 +18,12 @@ pub struct Circuit {
     pub endpoint: Uuid,
     /// The ports of its routes.
     pub ports: Vec<u16>,
+    /// Its sub-domain.
+    pub label: Option<String>,
+    /// Whether it needs no credential.
+    pub public: bool,
+    /// Where clients may come from, as it is written.
+    pub addresses: Option<String>,
 }
 
 /// A publication. Every change gives a new ratio, so ratios tell versions apart.
@@ -73,7 +79,14 @@ impl State {
     pub fn of_node(desired: &Desired) -> Self {
         let circuits = desired.circuits().iter().map(|(id, it)| {
             let endpoint = it.endpoint_id.map(|id| id.0).unwrap_or_default();
-            (id.0, Arc::new(Circuit { endpoint, ports: it.routes.iter().map(|route| route.kernel_port).collect() }))
+            let circuit = Circuit {
+                endpoint,
+                ports: it.routes.iter().map(|route| route.kernel_port).collect(),
+                label: it.subdomain.clone(),
+                public: it.open_to_public,
+                addresses: it.allowed_client_ips.clone(),
+            };
+            (id.0, Arc::new(circuit))
         });
         let publications = desired.publications().iter().map(|(name, it)| {
             let publication = Publication {
@@ -134,6 +147,9 @@ impl Circuit {
         Self {
             endpoint: circuit.endpoint_id.unwrap_or_default(),
             ports: circuit.route_info.iter().map(|route| route.kernel_port).collect(),
+            label: circuit.subdomain.clone(),
+            public: circuit.open_to_public,
+            addresses: circuit.allowed_client_ips.clone(),
         }
     }
 }

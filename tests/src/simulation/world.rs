@@ -6,16 +6,18 @@ use std::sync::Arc;
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::time::{Moment, Now, UnixMillis};
-use appproxy_core::worker::{AckId, Apply, Call, CallEnded, Input};
+use appproxy_core::worker::{AckId, Apply, Call, CallEnded, Input, ProbeEnded};
 use appproxy_fixtures::coordinator::{Coordinator, Settings, Ticket};
 
 use super::broken::Broken;
+use super::callers::{Callers, JWT_SECRET};
 use super::changes::{Manager, Strict};
 use super::clients::Clients;
 use super::conduct::Ending;
 use super::fault::{Fault, Mix};
 use super::node::{Bus, Node, SECRET, config};
 use super::reference::{Answer, Meaning};
+use super::run::Kind;
 use super::state::State;
 use super::totals::Totals;
 
@@ -49,6 +51,8 @@ pub enum Happening {
     },
     /// The shell swaps a view in.
     Swap { node: usize, life: u64, apply: Apply },
+    /// A replica has said which models it has, or nothing.
+    Inquired { node: usize, life: u64, ended: ProbeEnded },
     /// The shell says what became of an ack.
     AckDone { node: usize, life: u64, ack: AckId, out: bool },
     /// The shell says what became of a subscription.
@@ -83,6 +87,8 @@ pub enum Fate {
 /// One seed's world.
 #[derive(Debug)]
 pub struct World {
+    /// Which workers live in it.
+    pub kind: Kind,
     /// All draws.
     pub draws: Draws,
     /// The clock, in milliseconds.
@@ -120,8 +126,10 @@ pub struct World {
     pub nodes: Vec<Option<Node>>,
     /// Counts processes.
     pub lives: u64,
-    /// The clients.
+    /// The clients of ROUTER workers.
     pub clients: Clients,
+    /// The callers of legacy workers.
+    pub callers: Callers,
     /// What was seen.
     pub totals: Totals,
 }
@@ -129,12 +137,14 @@ pub struct World {
 impl World {
     /// The world of a seed.
     #[must_use]
-    pub fn new(seed: u64, nodes: usize, off: &[Fault], aim: &[Fault]) -> Self {
+    pub fn new(seed: u64, kind: Kind, nodes: usize, off: &[Fault], aim: &[Fault]) -> Self {
         let mut draws = Draws::new(Seed::from_number(seed));
         let mix = Mix::swarm(&mut draws, aim).without(off);
-        let config = config(&mut draws);
+        let config = config(&mut draws, kind);
         let manager = Manager::new(&mut draws);
+        let jwt_secret = JWT_SECRET.to_owned();
         let mut world = Self {
+            kind,
             now: 1_000,
             wall_ahead: 1_800_000_000_000,
             agenda: BTreeMap::new(),
@@ -145,7 +155,7 @@ impl World {
             struck: Vec::new(),
             trace: false,
             healing: false,
-            coordinator: Coordinator::new(Settings::new(SECRET), seed),
+            coordinator: Coordinator::new(Settings { jwt_secret, ..Settings::new(SECRET) }, seed),
             coordinator_down: false,
             bus_down: false,
             manager,
@@ -154,6 +164,7 @@ impl World {
             nodes: core::iter::repeat_with(|| None).take(nodes).collect(),
             lives: 0,
             clients: Clients::new(),
+            callers: Callers::new(),
             totals: Totals::default(),
             draws,
         };
@@ -264,6 +275,10 @@ impl World {
                 }
             }
             Happening::Swap { node, life, apply } => self.swap(node, life, &apply),
+            Happening::Inquired { node, life, ended } => match self.lives(node, life) {
+                Some(_) => self.feed(node, Input::ProbeEnded(ended)),
+                None => Ok(()),
+            },
             Happening::AckDone { node, life, ack, out } => match self.lives(node, life) {
                 Some(_) if out => self.feed(node, Input::AckSent(ack)),
                 Some(_) => self.feed(node, Input::AckFailed(ack)),

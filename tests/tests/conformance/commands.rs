@@ -65,12 +65,15 @@ pub(crate) fn check_accepts_the_examples_and_shows_them_without_their_secrets(sh
     let router = check(shell, &root.join("config.example.router.yaml"), &[("APPPROXY_API_SECRET", "MARKED-1")]);
     let plain =
         check(shell, &root.join("config.example.plain.yaml"), &[("VLLM_KEY", "MARKED-2"), ("CLIENT_KEY", "MARKED-3")]);
-    for (code, output, warnings) in [&router, &plain] {
+    let secrets = [("APPPROXY_API_SECRET", "MARKED-4"), ("APPPROXY_JWT_SECRET", "MARKED-5")];
+    let legacy = check(shell, &root.join("config.example.legacy.yaml"), &secrets);
+    for (code, output, warnings) in [&router, &plain, &legacy] {
         assert_eq!(*code, Some(0), "{warnings}");
         assert!(!output.contains("MARKED") && !warnings.contains("MARKED"), "{output}{warnings}");
     }
     assert!(router.1.contains("authority: \"continuum-router-1\"") && router.1.contains("reconcile_interval: 15s"));
     assert!(plain.1.contains("name: \"vllm-1\"") && plain.1.contains("id: \"ci\""), "{}", plain.1);
+    assert!(legacy.1.contains("wildcard_domain: \".models.example.com\""), "{}", legacy.1);
     // An unset variable is named with its key.
     let (code, _, problems) = check(shell, &root.join("config.example.router.yaml"), &[]);
     assert!(code == Some(2) && problems.contains("APPPROXY_API_SECRET"), "{problems}");
@@ -181,8 +184,17 @@ fn has_curl() -> bool {
 
 /// With a redis-server on the path, and on a path that has none.
 pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
+    every_line_works(shell, "router", paste_everything);
+}
+
+/// The same of the legacy worker.
+pub(crate) fn every_line_of_the_legacy_demo_works_as_pasted(shell: Shell) {
+    every_line_works(shell, "legacy", paste_legacy);
+}
+
+fn every_line_works(shell: Shell, mode: &str, paste_all: fn(&[String])) {
     for with_bus in [true, false] {
-        let mut command = shell.command(["demo", "--port", "0"]).unwrap();
+        let mut command = shell.command(["demo", "--port", "0", "--mode", mode]).unwrap();
         if !with_bus {
             command.env("PATH", "/nowhere");
         }
@@ -204,9 +216,9 @@ pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
 
         // Without curl the demo is looked at through our own client, a step less far.
         if has_curl() {
-            paste_everything(&lines);
+            paste_all(&lines);
         } else {
-            assert_eq!(chat("demo-chat").bearer("sk-demo").send(&worker).unwrap().status(), 200);
+            assert_eq!(Request::get("/readyz").send(&worker).unwrap().status(), 200);
         }
 
         demo.signal("INT").unwrap();
@@ -218,6 +230,34 @@ pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
             });
         }
     }
+}
+
+fn paste_legacy(lines: &[String]) {
+    let run = |what: &str| paste(&line_for(lines, what));
+    assert!(run("a public circuit").contains("Hello from replica-1"), "{}", run("a public circuit"));
+    assert!(run("the same by its name").contains("Hello from replica-1"));
+    let stream = run("a streaming chat");
+    assert!(stream.matches("data: ").count() > 3 && stream.trim_end().ends_with("data: [DONE]"), "{stream}");
+    assert!(run("a private circuit without a token").contains("missing_token"));
+    assert!(run("with its token").contains("Hello from replica-2"));
+    assert!(run("with another circuit's token").contains("token_mismatch"));
+    assert!(run("with a token nobody signed").contains("invalid_token"));
+    assert!(run("a label that no circuit has").contains("endpoint_not_found"));
+    let echoed = run("any path and method");
+    assert!(echoed.contains("\"method\":\"PUT\"") && echoed.contains("/debug/echo?any=path"), "{echoed}");
+    let models = run("the apex lists");
+    assert!(models.contains("demo-open") && models.contains("demo-private"), "{models}");
+    assert!(run("and routes by model name").contains("Hello from replica-2"));
+    assert!(run("without the token the private").contains("missing_token"));
+    assert!(run("create a circuit").contains("\"subdomain\":\"new\""));
+    // Within a second where there is no bus; then the replica is asked for its models.
+    wait::until("the new circuit", PATIENCE, || run("and use it").contains("Hello from replica-1"));
+    run("move it to the other replica");
+    wait::until("the new circuit's new replica", PATIENCE, || run("and use it").contains("Hello from replica-2"));
+    run("remove it");
+    wait::until("the new circuit to be gone", PATIENCE, || run("and use it").contains("endpoint_not_found"));
+    assert!(run("mint another token").contains("\"token\":\"eyJ"));
+    assert!(run("what the worker counted").contains("appproxy_requests_total{"));
 }
 
 pub(crate) fn a_demo_that_is_killed_leaves_no_redis_behind(shell: Shell) {

@@ -3,10 +3,12 @@
 //! A scenario is a function over a [`Shell`](appproxy_tests::shell::Shell). It stands in the list below, and so runs on
 //! every shell: none can leave one out. A function that is not in the list is dead code, which clippy refuses.
 
+mod access_tokens;
 mod bounds;
 mod commands;
 mod edges;
 mod gate;
+mod ingress;
 mod leaving;
 mod odd_input;
 mod outages;
@@ -16,12 +18,17 @@ mod reloading;
 mod revocation;
 mod secrets;
 mod streaming;
+mod through;
 
 /// The list. `$then` gets `(its arguments)` and all of it.
 macro_rules! every_scenario {
     ($then:ident, $($arguments:tt)*) => {
         $then! {
             ($($arguments)*)
+            access_tokens {
+                one_circuits_token_opens_no_other,
+                refused_tokens_reach_no_replica_and_learn_no_more_than_their_code,
+            }
             bounds {
                 a_client_that_does_not_read_slows_the_replica_down,
                 a_client_that_sends_all_of_a_body_far_too_large_gets_its_413,
@@ -41,6 +48,7 @@ macro_rules! every_scenario {
                 an_address_that_is_taken_is_named_and_ends_it_with_1,
                 check_accepts_the_examples_and_shows_them_without_their_secrets,
                 check_names_every_mistake_with_key_line_and_what_would_be_right,
+                every_line_of_the_legacy_demo_works_as_pasted,
                 every_line_that_the_demo_prints_works_as_pasted,
             }
             edges {
@@ -58,6 +66,17 @@ macro_rules! every_scenario {
                 operator_keys_of_the_file_work_beside_the_coordinators,
                 ten_at_the_same_instant_and_exactly_three_pass,
                 three_a_minute_are_three_and_the_headers_count_down,
+            }
+            ingress {
+                a_browsers_question_needs_no_token_and_any_other_options_does,
+                a_circuit_answers_to_its_own_model_whatever_is_asked,
+                address_lists_of_circuits_fail_closed,
+                an_unknown_label_has_no_fallback,
+                every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does,
+                fallback_comes_after_authentication,
+                pages_answer_at_the_nodes_own_names_and_belong_to_the_replica_elsewhere,
+                the_apex_judges_circuit_by_circuit,
+                two_circuits_of_one_label_and_a_removal,
             }
             leaving {
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up,
@@ -118,6 +137,14 @@ macro_rules! every_scenario {
                 a_silent_replica_meets_its_time_limits,
                 each_piece_arrives_before_the_next_is_sent_and_no_byte_is_changed,
                 half_a_body_is_never_a_whole_one,
+            }
+            through {
+                a_websocket_goes_through_and_no_other_upgrade_does,
+                a_wildcard_worker_registers_is_acked_and_leaves,
+                every_path_and_method_goes_through_untouched,
+                until_the_first_pull_no_host_is_known_to_be_wrong,
+                until_the_model_is_known_other_paths_pass,
+                what_lists_no_models_is_opaque,
             }
         }
     };

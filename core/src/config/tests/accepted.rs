@@ -197,6 +197,15 @@ fn the_examples_pass() {
     }
 }
 
+#[cfg(feature = "appproxy-legacy")]
+#[test]
+fn the_legacy_example_passes() {
+    let legacy = loaded(include_str!("../../../../config.example.legacy.yaml"));
+    let warned: Vec<&str> = legacy.warnings.iter().map(|warning| warning.key.as_str()).collect();
+    assert_eq!((warned, legacy.not_in_effect.len()), (vec!["appproxy.coordinator_url"], 0));
+    insta::assert_snapshot!("legacy", describe(&legacy.config));
+}
+
 #[cfg(feature = "appproxy-router")]
 #[test]
 fn the_description_of_the_examples() {

@@ -112,7 +112,8 @@ pub(super) fn ended(ended: &Ended) -> String {
     }
 }
 
-/// What a worker holds, as JSON: standing, digest, circuits, publications, keys (without their hashes), backends.
+/// What a worker holds, as JSON: standing, digest, circuits, publications, keys (without their hashes), backends,
+/// and what a legacy worker has learned of endpoints' models.
 #[must_use]
 pub fn state(worker: &Worker) -> Value {
     let (desired, view) = (worker.desired(), worker.view());
@@ -133,7 +134,7 @@ pub fn state(worker: &Worker) -> Value {
     for text in &mut standing.trouble {
         *text = mask(text);
     }
-    json!({
+    let mut state = json!({
         "lifecycle": worker.lifecycle.label(),
         "standing": standing,
         "generation": view.generation,
@@ -144,7 +145,12 @@ pub fn state(worker: &Worker) -> Value {
         "keys": keys,
         "backends": view.backends().chain(view.static_backends()).collect::<Vec<_>>(),
         "held": held(worker),
-    })
+    });
+    // Only a legacy worker learns anything.
+    if let Some(fields) = state.as_object_mut().filter(|_| !desired.learned().is_empty()) {
+        fields.insert("learned".to_owned(), json!(desired.learned()));
+    }
+    state
 }
 
 fn held(worker: &Worker) -> Value {
