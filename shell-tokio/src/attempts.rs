@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::exchange::{
-    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Head, Outcome, Place, Queued, ReplyHead,
+    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Explained, Head, Outcome, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
+use bytes::Bytes;
+use core::time::Duration;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Notify;
@@ -55,6 +58,11 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
                 match node.see(|seen| attempt.head(parts, &mut node.budget(), seen))? {
                     Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
+                    Head::Explain(explained) => {
+                        let reading = whole(body, node.rules().idle_timeout);
+                        let (explained, body) = Held::new(node, began, *explained).through(reading).await?;
+                        return Err(explained.body(body));
+                    }
                 }
             }
             Err((stage, failure)) => node.see(|seen| attempt.failed(stage, failure, &mut node.budget(), seen))?,
@@ -65,6 +73,12 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
         // Only now: what was held at the replica went with the attempt.
         drop(freeing);
     }
+}
+
+/// A short body; `None` when it is long, slow or broken.
+async fn whole(body: Incoming, patience: Duration) -> Option<Bytes> {
+    let reading = Limited::new(body, Explained::MOST).collect();
+    Some(tokio::time::timeout(patience, reading).await.ok()?.ok()?.to_bytes())
 }
 
 /// Waits until it is this request's turn to look for a replica.
@@ -152,6 +166,16 @@ impl Waiting for Attempt {
 
     fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
         Self::refuse(self, denial)
+    }
+}
+
+impl Waiting for Explained {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, _: &Denial, _: &Node) -> Box<Answer> {
+        self.body(None)
     }
 }
 

@@ -11,6 +11,7 @@ use super::choosing::{Choosing, Tries};
 use super::committed::{Committed, ReplyHead, commit};
 use super::control::Node;
 use super::denial::{Code, Denial};
+use super::explained::Explained;
 use super::load::Ticket;
 use super::outcome::Outcome;
 use crate::desired::Backend;
@@ -62,6 +63,8 @@ pub struct Attempt {
 pub enum Head {
     /// It goes to the client. From here on nothing is tried again.
     Commit(Committed, ReplyHead),
+    /// It is an error, whose body is read before it is answered.
+    Explain(Box<Explained>),
     /// Its body is dropped, and another replica is chosen.
     Again(Choosing),
 }
@@ -117,7 +120,7 @@ impl Attempt {
             // A failure that comes fast must not look like a fast replica.
             ticket.load().note_first_byte(took, node.now.moment);
         }
-        commit(tries.into_passage(), &backend, reply, ticket).map(|(committed, head)| Head::Commit(committed, head))
+        commit(tries.into_passage(), &backend, reply, ticket)
     }
 
     /// The attempt failed at `stage`: the next one, if that is safe and one is left.

@@ -25,6 +25,7 @@ fn t1_every_code_in_every_shape() {
         ("endpoint_not_found", 404, "not_found_error", "NOT_FOUND"),
         ("unknown_path", 404, "not_found_error", "NOT_FOUND"),
         ("method_not_allowed", 405, "api_error", "INVALID_ARGUMENT"),
+        ("request_timeout", 408, "api_error", "INVALID_ARGUMENT"),
         ("body_too_large", 413, "request_too_large", "INVALID_ARGUMENT"),
         ("unsupported_encoding", 415, "api_error", "INVALID_ARGUMENT"),
         ("rate_limit_exceeded", 429, "rate_limit_error", "RESOURCE_EXHAUSTED"),

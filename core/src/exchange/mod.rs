@@ -7,13 +7,16 @@
 //!                 Attempt::failed, Attempt::head ──► Choosing::choose ──► Attempt::head ──► Committed::ended ──► Outcome
 //! ```
 //!
-//! Every step may instead end with an [`Answer`] made here, and every state in an [`Outcome`]. What may follow is what
+//! Before there is a request, [`Framing`] judges the bytes of its connection. An error of the replica whose words have to
+//! be put into the caller's shape is an [`Explained`] between the last two. Every step may instead end with an [`Answer`]
+//! made here, and every state in an [`Outcome`]. What may follow is what
 //! a state has methods for: from [`Committed`] no way leads back to another attempt. The core sees no body but the
 //! request's, whole, in [`Gated::route`]; the shell reads it after key, address and rate are known to be good.
 
 mod admitted;
 mod affinity;
 mod answer;
+mod asking_again;
 mod attempt;
 mod budget;
 mod choosing;
@@ -24,12 +27,14 @@ mod cors;
 mod credential;
 mod denial;
 mod draw;
+mod explained;
 mod fallback;
 mod flat;
 mod framing;
 mod from_config;
 mod gate;
 mod gated;
+mod gemini;
 mod headers;
 mod holder;
 #[cfg(feature = "appproxy-legacy")]
@@ -70,6 +75,7 @@ pub use committed::{Committed, ReplyHead};
 pub use control::{Control, Node};
 pub use cors::AllowedOrigins;
 pub use denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
+pub use explained::Explained;
 pub use fallback::Fallbacks;
 pub use framing::{BadHead, Fault, Framing};
 pub use gate::{Connection, Gate};

@@ -260,6 +260,16 @@ fn paste_legacy(lines: &[String]) {
     assert!(run("what the worker counted").contains("appproxy_requests_total{"));
 }
 
+pub(crate) fn a_demo_that_is_killed_leaves_no_redis_behind(shell: Shell) {
+    let mut demo = Program::start(shell.command(["demo", "--port", "0"]).unwrap()).unwrap();
+    demo.log().wait_for("Ctrl-C ends everything", Duration::from_secs(30));
+    let line = demo.log().wait_for("redis://", PATIENCE);
+    let address = line.split("redis://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(std::net::TcpStream::connect(address).is_ok());
+    demo.kill();
+    wait::until("its redis-server to be gone", PATIENCE, || std::net::TcpStream::connect(address).is_err());
+}
+
 fn paste_everything(lines: &[String]) {
     let run = |what: &str| paste(&line_for(lines, what));
     assert!(run("chat").contains("Hello from replica-"), "{}", run("chat"));
