@@ -89,6 +89,8 @@ pub(super) async fn lines(places: &Places) -> Result<Vec<Line>, Failed> {
     let new = json!({
         "authority": AUTHORITY, "id": "33333333-3333-4333-8333-333333333333", "subdomain": "new", "open_to_public": true,
         "routes": [route(first_replica)],
+        // Without a bus no ack can come.
+        "wait": places.bus.is_some(),
     });
     let second_replica = places.replicas.get(1).map(std::net::SocketAddr::port).unwrap_or_default();
     let moved = json!({"routes": [route(second_replica)]});
