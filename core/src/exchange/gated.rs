@@ -98,7 +98,7 @@ impl Gated {
         }
         let sticky = affinity::sticky(&parts.headers, node.rules.affinity_header.as_ref());
         let key = affinity::key(node.rules.strategy, &body);
-        let spread = sticky.or((key != 0).then_some(key)).unwrap_or(*entropy);
+        let spread = sticky.or_else(|| (key != 0).then_some(key)).unwrap_or(*entropy);
         let (model, pool, siblings) = match holder.grant(asked.as_ref(), spread, node) {
             Ok(granted) => (granted.model, granted.pool.key.clone(), granted.siblings),
             Err(denial) => return Err(self.passage.refuse(&denial)),

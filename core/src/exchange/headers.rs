@@ -170,12 +170,10 @@ pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail, backend: &Backend)
 /// A place at the backend's own address, as one here; `None` for any other, which stays as it is.
 fn within(value: &HeaderValue, backend: &Backend) -> Option<HeaderValue> {
     let uri = Uri::try_from(value.as_bytes()).ok()?;
-    let port = uri.port_u16().or(match uri.scheme_str() {
-        Some("https") => Some(443),
-        _ => Some(80),
-    });
+    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let port = uri.port_u16().unwrap_or(usual);
     let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
-    if !host.eq_ignore_ascii_case(&backend.host) || port != Some(backend.port) {
+    if !host.eq_ignore_ascii_case(&backend.host) || port != backend.port {
         return None;
     }
     let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
