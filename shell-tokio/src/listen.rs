@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::{BindAddress, Server};
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::Connection;
 use axum::Router;
 use axum::body::Body;
@@ -122,6 +123,12 @@ impl Plane {
         http.timer(TokioTimer::new())
             .header_read_timeout(server.idle_timeout)
             .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
+        if has(Defect::LeavingUnnoticed) {
+            http.half_close(true);
+        }
+        if has(Defect::NoBackPressure) {
+            http.writev(false).max_buf_size(usize::MAX / 2);
+        }
         let places = Arc::new(Semaphore::new(usize::try_from(server.max_connections).unwrap_or(usize::MAX)));
         Self {
             router,

@@ -13,6 +13,7 @@ use super::control::Node;
 use super::denial::{Code, Denial};
 use super::load::Ticket;
 use super::outcome::Outcome;
+use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::serving::{AttemptEnd, PoolKey};
 use crate::time::Moment;
@@ -126,7 +127,7 @@ impl Attempt {
         node: Node<'_>,
     ) -> Result<Choosing, Box<Answer>> {
         let Self { mut tries, backend, ticket, sent, fresh } = self;
-        if stage == FailStage::Stale && failure == Failure::Broke && !fresh {
+        if stage == FailStage::Stale && failure == Failure::Broke && !fresh && !has(Defect::StaleCounts) {
             return Ok(tries.on_a_fresh_connection(&backend));
         }
         tries.trail().settle(match (stage, failure) {

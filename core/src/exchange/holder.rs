@@ -8,6 +8,7 @@ use super::quoted::quoted;
 use crate::access::ip_list::IpList;
 use crate::access::key_store::KeyRecord;
 use crate::access::rate_ledger::LedgerKey;
+use crate::defects::{Defect, has};
 use crate::serving::ModelPool;
 
 /// Who a request comes from.
@@ -68,7 +69,7 @@ impl Holder {
             .published()
             .map(|(name, _)| name)
             .chain(statics.into_iter().flatten())
-            .filter(|name| self.may_use(name))
+            .filter(|name| self.may_use(name) || has(Defect::EverythingListed))
             .collect();
         names.sort_unstable();
         names.dedup();
