@@ -56,7 +56,7 @@ enum Command {
     },
 }
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
         #[cfg(feature = "appproxy-router")]

@@ -5,6 +5,7 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 
 use super::Config;
+use crate::defects::{Defect, has};
 use super::server::{Admin, Server};
 
 /// What a reload comes to.
@@ -44,6 +45,7 @@ impl fmt::Display for Plan {
 /// What `read` changes of `running`.
 #[must_use]
 pub fn plan(running: &Config, read: Config) -> Plan {
+    let read = if has(Defect::ReloadUnheard) { running.clone() } else { read };
     let mut notes = Notes::default();
     // Taken apart without `..`: a new key has to be put somewhere.
     let Config {

@@ -8,6 +8,7 @@ use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
 use crate::desired::Backend;
+use crate::defects::{Defect, has};
 pub(super) use crate::desired::{X_API_KEY, X_GOOG_API_KEY};
 use crate::limits::REQUEST_ID_BYTES;
 use crate::seed::Draws;
@@ -55,6 +56,9 @@ fn is_request_id(bytes: &[u8]) -> bool {
 
 /// Removes what belongs to one connection: the fixed set and whatever `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if has(Defect::HopHeadersKept) {
+        return;
+    }
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = headers
             .get_all(header::CONNECTION)
@@ -107,7 +111,12 @@ pub(super) fn prepare_outbound(
     for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
         headers.remove(name);
     }
-    if !keep_credentials {
+    if has(Defect::OddHeadersDropped) {
+        let odd: Vec<HeaderName> =
+            headers.iter().filter(|(_, value)| !value.as_bytes().is_ascii()).map(|(name, _)| name.clone()).collect();
+        odd.into_iter().for_each(|name| drop(headers.remove(name)));
+    }
+    if !keep_credentials && !has(Defect::CredentialForwarded) {
         for name in [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
             headers.remove(name);
         }
