@@ -173,7 +173,7 @@ fn difference(before: &ServingView, after: &ServingView) -> ChangeSet {
             .map(|(name, _)| name.clone())
             .collect(),
         names: names.cloned().collect(),
-        keys: 0,
+        ..ChangeSet::default()
     };
     changes.names.sort();
     changes.names.dedup();

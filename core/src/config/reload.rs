@@ -5,8 +5,8 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 
 use super::Config;
-use crate::defects::{Defect, has};
 use super::server::{Admin, Server};
+use crate::defects::{Defect, has};
 
 /// What a reload comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]

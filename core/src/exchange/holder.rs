@@ -149,7 +149,8 @@ impl Holder {
             Self::Caller(caller) => caller.models(node),
             _ => node.view.published().map(|(name, _)| name).chain(statics.into_iter().flatten()).collect(),
         };
-        let mut names: Vec<_> = all.into_iter().filter(|name| self.may_use(name) || has(Defect::EverythingListed)).collect();
+        let mut names: Vec<_> =
+            all.into_iter().filter(|name| self.may_use(name) || has(Defect::EverythingListed)).collect();
         names.sort_unstable();
         names.dedup();
         names

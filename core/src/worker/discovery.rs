@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Worker;
 use super::mode::Kept;
 use super::output::{Command, Deadline, Event, Severity, WakeReason};
-use super::probe::{ModelsSaid, Probe, ProbeId, ProbeOutcome};
+use super::probe::{Probe, ProbeId, ProbeOutcome};
 use super::probes::{About, models_request};
 use crate::backoff::Backoff;
 use crate::config::worker::{LegacyMode, Mode};
@@ -161,7 +161,7 @@ impl Discovery {
 fn learned(outcome: &ProbeOutcome) -> Option<Learned> {
     match outcome {
         ProbeOutcome::Answered { models: Some(names), .. } => Learned::of_list(names.iter().cloned()),
-        ProbeOutcome::Answered { said: ModelsSaid::NoName, .. }
+        ProbeOutcome::Answered { nameless: true, .. }
         | ProbeOutcome::Answered { status: 401 | 500 | 502.., .. }
         | ProbeOutcome::Failed(_) => None,
         ProbeOutcome::Answered { .. } => Some(Learned::Opaque),

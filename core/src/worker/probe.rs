@@ -64,12 +64,8 @@ impl Probe {
     #[must_use]
     pub fn answered(self, status: StatusCode, body: &[u8]) -> ProbeEnded {
         let models = served_names(self.kind, status, body);
-        let said = match &models {
-            Some(_) => ModelsSaid::Names,
-            None if is_model_list(self.kind, status, body) => ModelsSaid::NoName,
-            None => ModelsSaid::Nothing,
-        };
-        ProbeEnded { id: self.id, outcome: ProbeOutcome::Answered { status: status.as_u16(), models, said } }
+        let nameless = models.is_none() && is_model_list(self.kind, status, body);
+        ProbeEnded { id: self.id, outcome: ProbeOutcome::Answered { status: status.as_u16(), models, nameless } }
     }
 
     /// The backend did not answer.
@@ -101,32 +97,12 @@ pub(super) enum ProbeOutcome {
     Answered {
         status: u16,
         models: Option<Vec<Arc<str>>>,
-        /// What kind of answer it was, by its body.
-        #[serde(default, skip_serializing_if = "ModelsSaid::follows")]
-        said: ModelsSaid,
+        /// Whether it was a model list without a usable name.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        nameless: bool,
     },
     /// It did not.
     Failed(TransportFailure),
-}
-
-/// What an answer says of models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ModelsSaid {
-    /// It is no model list.
-    #[default]
-    Nothing,
-    /// It is a list without a usable name.
-    NoName,
-    /// It names some.
-    Names,
-}
-
-impl ModelsSaid {
-    /// Whether it follows from there being names.
-    const fn follows(&self) -> bool {
-        !matches!(self, Self::NoName)
-    }
 }
 
 impl ProbeOutcome {
