@@ -1,6 +1,7 @@
 //! What a request sees of this node.
 
 use super::rules::ExchangeRules;
+use crate::defects::{Defect, has};
 use crate::serving::ServingView;
 use crate::time::{Moment, Now};
 #[cfg(feature = "appproxy-common")]
@@ -48,8 +49,8 @@ impl Control {
         match self {
             Self::Alone { leaving } => !leaving,
             #[cfg(feature = "appproxy-common")]
-            Self::Worker { standing, .. } => standing.ready(now),
-            Self::Unknown => false,
+            Self::Worker { standing, .. } => standing.ready(now) || has(Defect::ReadyAtOnce),
+            Self::Unknown => has(Defect::ReadyAtOnce),
         }
     }
 

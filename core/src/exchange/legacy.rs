@@ -17,11 +17,12 @@ use super::holder::{Granted, Holder, forbidden, not_found};
 use super::outcome::Trail;
 use super::pages;
 use super::rendezvous::mix;
-use super::surface::{self, Destination};
+use super::surface::{self, Destination, Nowhere};
 use crate::access::host::{self, Hosts, Place};
 use crate::access::key_store::KeyRecord;
 use crate::access::token::{self, Claims, TokenRefusal, TokenVerifier};
 use crate::config::worker::LegacyMode;
+use crate::defects as wrong;
 use crate::serving::{CircuitModel, ModelPool, ServedCircuit};
 use crate::trie::Spread as _;
 use crate::wire::ids::CircuitId;
@@ -83,7 +84,7 @@ pub(super) fn enter(
         }
     };
     match place {
-        Place::Label(label) => {
+        Place::Label(label) if !shared(&label, node) => {
             let circuit = node.view.registry().at(&label).cloned();
             match at_circuit(&parts, circuit.as_deref(), doors, client, node) {
                 Ok(Passing::Preflight) => Err(preflight(&parts, trail)),
@@ -93,7 +94,7 @@ pub(super) fn enter(
                 Err(denial) => Err(Answer::refusal(trail, &denial)),
             }
         }
-        Place::Aggregation => {
+        Place::Label(_) | Place::Aggregation => {
             if cors::is_preflight(&parts) {
                 return Err(preflight(&parts, trail));
             }
@@ -111,6 +112,11 @@ pub(super) fn enter(
     }
 }
 
+/// Whether a label is served like the apex: only by a wrong program.
+fn shared(label: &str, node: Node<'_>) -> bool {
+    wrong::has(wrong::Defect::UnknownLabelsShared) && node.view.registry().at(label).is_none()
+}
+
 /// How a request to a circuit goes on.
 enum Passing {
     Preflight,
@@ -124,7 +130,7 @@ fn at_circuit(
     client: Option<IpAddr>,
     node: Node<'_>,
 ) -> Result<Passing, Denial> {
-    if !node.control.has_pulled() {
+    if !node.control.has_pulled() && !wrong::has(wrong::Defect::ReadyAtOnce) {
         return Err(not_pulled());
     }
     let circuit = circuit.ok_or_else(endpoint_not_found)?;
@@ -144,8 +150,11 @@ fn at_circuit(
         Ok(aware @ (Destination::BodyModel | Destination::PathModel { .. })) => match circuit.model {
             CircuitModel::Known { .. } => aware,
             CircuitModel::Held => return Err(not_ready()),
+            CircuitModel::Opaque if wrong::has(wrong::Defect::OpaqueHeld) => return Err(not_ready()),
             CircuitModel::Opaque => raw(parts),
         },
+        Ok(page @ Destination::Page(_)) if wrong::has(wrong::Defect::PagesEverywhere) => page,
+        _ if wrong::has(wrong::Defect::RawPathsRefused) => return Err(lost(Nowhere::UnknownPath)),
         _ => raw(parts),
     };
     Ok(Passing::To(destination, caller))
@@ -179,7 +188,10 @@ fn raw(parts: &Parts) -> Destination {
         words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted))
     };
     // No other protocol: an upgrade to HTTP/2 would hide further requests from us.
-    let upgrade = parts.method == Method::GET && names(CONNECTION, b"upgrade") && names(UPGRADE, b"websocket");
+    let upgrade = !wrong::has(wrong::Defect::UpgradesRefused)
+        && parts.method == Method::GET
+        && names(CONNECTION, b"upgrade")
+        && names(UPGRADE, b"websocket");
     Destination::Raw { upgrade }
 }
 
@@ -201,7 +213,7 @@ impl Caller {
         if !circuit.addresses.allows(self.client) && !has(Defect::AddressesNotAsked) {
             return Err(Closed::Address);
         }
-        if circuit.open_to_public {
+        if circuit.open_to_public || wrong::has(wrong::Defect::TokensUnchecked) {
             return Ok(());
         }
         let claims = self.claims.map_err(Closed::Token)?;
@@ -241,7 +253,11 @@ impl Caller {
         let circuit = node.view.registry().circuit(id).ok_or_else(endpoint_not_found)?;
         self.judge(circuit).map_err(closed)?;
         let model = match (&circuit.model, asked) {
-            (CircuitModel::Known { .. }, Some(asked)) if circuit.lists(asked) => asked.clone(),
+            (CircuitModel::Known { .. }, Some(asked))
+                if circuit.lists(asked) || wrong::has(wrong::Defect::CanonicalIgnored) =>
+            {
+                asked.clone()
+            }
             (CircuitModel::Known { canonical, .. }, _) => canonical.clone(),
             (CircuitModel::Held, Some(_)) => return Err(not_ready()),
             // It was known when the request came, and is not any more: what was asked stays.
