@@ -1,5 +1,6 @@
 //! `check`, and how every command reads its configuration (data-plane 1).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use appproxy_core::config::{self, Loaded};
@@ -14,10 +15,21 @@ const PLACES: [&str; 3] =
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failed> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failed::config(format!("{}: {error}; give the path of a readable file", path.display())))?;
-    config::load(&text, &|name| std::env::var(name).ok()).map_err(|problems| {
+    config::load_with(&text, &|name| std::env::var(name).ok(), &overrides()?).map_err(|problems| {
         let lines: Vec<String> = problems.0.iter().map(|problem| format!("{}: {problem}", path.display())).collect();
         Failed::config(lines.join("\n"))
     })
+}
+
+/// The variables that take the place of keys of the file.
+fn overrides() -> Result<BTreeMap<String, String>, Failed> {
+    let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let ours = named.filter(|(name, _)| name.starts_with(config::OVERRIDE_PREFIX));
+    let texts = ours.map(|(name, value)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(Failed::config(format!("environment: {name}: the value is no UTF-8; set it to a text"))),
+    });
+    texts.collect()
 }
 
 /// The file to read: the one given, or the first that is there.
@@ -36,11 +48,21 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failed> {
     })
 }
 
-/// Prints what is in effect, secrets redacted.
+/// Prints what is in effect, secrets redacted; or the schema, or the reference, of every key there is.
 ///
 /// # Errors
 /// Every problem of the file, with exit code 2.
-pub fn main(path: &Path) -> Result<(), Failed> {
+pub fn main(path: Option<&Path>, schema: bool, reference: bool) -> Result<(), Failed> {
+    if schema {
+        print!("{}", config::schema());
+    }
+    if reference {
+        print!("{}", config::reference());
+    }
+    path.map_or(Ok(()), check)
+}
+
+fn check(path: &Path) -> Result<(), Failed> {
     let loaded = load(path)?;
     print!("{}", config::describe(&loaded.config));
     for warning in loaded.warnings {

@@ -36,8 +36,14 @@ enum Command {
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
         /// The file
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[arg(long, value_name = "FILE", required_unless_present_any = ["schema", "reference"])]
+        config: Option<PathBuf>,
+        /// Print a JSON Schema of the file, for editors
+        #[arg(long)]
+        schema: bool,
+        /// Print the reference of every key, as Markdown
+        #[arg(long, conflicts_with = "schema")]
+        reference: bool,
     },
     /// Replay a journal (`journal.file`): what the control plane did, byte for byte, without doing it
     #[cfg(feature = "appproxy-common")]
@@ -61,7 +67,7 @@ fn main() -> ExitCode {
         Command::Run { config } => run::main(config.as_deref()),
         #[cfg(feature = "appproxy-router")]
         Command::Demo { port } => appproxy_shell_tokio::demo::main(port),
-        Command::Check { config } => check::main(&config),
+        Command::Check { config, schema, reference } => check::main(config.as_deref(), schema, reference),
         #[cfg(feature = "appproxy-common")]
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {
