@@ -123,6 +123,7 @@
 pub mod access;
 pub mod backoff;
 pub mod config;
+pub mod defects;
 pub mod desired;
 pub mod exchange;
 pub mod limits;

@@ -72,3 +72,18 @@ pub const SERVED_NAMES: usize = 10_000;
 
 /// Bytes of a name in a backend's model list. Beyond: that name is not learned.
 pub const SERVED_NAME_BYTES: usize = 1024;
+
+/// Header lines of one request. Beyond: 431.
+pub const HEAD_LINES: usize = 100;
+
+/// Bytes of a request line that are kept until its head is whole, to shape and log a refusal. Beyond: cut.
+pub const LEAD_BYTES: usize = 128;
+
+/// Bytes of an access token (worker-protocol 4.4). Beyond: `invalid_token`, and nothing of it is decoded.
+pub const TOKEN_BYTES: usize = 16 * 1024;
+
+/// Bytes of a request's body that must have come in each second past [`BODY_GRACE`], on the whole. Fewer: 408.
+pub const BODY_BYTES_PER_SECOND: u64 = 1024;
+
+/// How long a request's body may take before its rate counts.
+pub const BODY_GRACE: core::time::Duration = core::time::Duration::from_secs(20);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::secret::Secret;
+use arc_swap::ArcSwapOption;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
@@ -16,12 +17,15 @@ use crate::node::Node;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// `admin.token`, which a reload may change.
+pub(crate) type Token = Arc<ArcSwapOption<Secret>>;
+
 /// The admin plane's router; every path needs `token` when there is one.
-pub(crate) fn router(node: Arc<Node>, token: Option<Secret>) -> Router {
+pub(crate) fn router(node: Arc<Node>, token: Token) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .fallback(unknown)
-        .layer(from_fn_with_state(Arc::new(token), authorise))
+        .layer(from_fn_with_state(token, authorise))
         .with_state(node)
 }
 
@@ -33,7 +37,8 @@ async fn unknown(uri: Uri) -> Response {
     (StatusCode::NOT_FOUND, format!("{} is not here; the admin listener has /metrics\n", uri.path())).into_response()
 }
 
-async fn authorise(State(token): State<Arc<Option<Secret>>>, request: Request, next: Next) -> Response {
+async fn authorise(State(token): State<Token>, request: Request, next: Next) -> Response {
+    let token = token.load();
     let Some(token) = token.as_ref() else { return next.run(request).await };
     let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
     let right = shown.is_some_and(|(scheme, shown)| {

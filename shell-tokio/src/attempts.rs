@@ -8,7 +8,9 @@ use appproxy_core::exchange::{
 };
 use appproxy_core::serving::PoolKey;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::held::{Held, Waiting};
 use crate::node::Node;
@@ -18,16 +20,18 @@ pub(crate) struct Begun {
     pub(crate) committed: Committed,
     pub(crate) head: ReplyHead,
     pub(crate) body: Incoming,
+    /// The replica's side of a connection that becomes something else.
+    pub(crate) upgraded: Option<OnUpgrade>,
     pub(crate) freeing: Option<Freeing>,
 }
 
 /// Tries until an answer begins. An error is an answer of our own.
-pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Begun, Box<Answer>> {
+pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
     let mut choosing = node.see(|seen| admitted.begin(&mut node.budget(), seen));
     loop {
         if let Some(moment) = choosing.not_before() {
             let wait = tokio::time::sleep_until(node.clock.instant(moment));
-            choosing = Held::new(node, choosing).through(wait).await?.0;
+            choosing = Held::new(node, began, choosing).through(wait).await?.0;
         }
         let pool = choosing.pool().clone();
         let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.selection(&pool), seen))? {
@@ -37,18 +41,19 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
                 continue;
             }
             Chosen::Queue(queued) => {
-                choosing = called(node, queued).await?;
+                choosing = called(node, began, queued).await?;
                 continue;
             }
         };
-        let freeing = Freeing::of(node, &pool);
-        let sending = node.upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
-        let (attempt, sent) = Held::new(node, attempt).through(sending).await?;
+        let (freeing, upstream) = (Freeing::of(node, &pool), node.upstream());
+        let sending = upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
+        let (attempt, sent) = Held::new(node, began, attempt).through(sending).await?;
         choosing = match sent {
             Ok(response) => {
-                let (parts, body) = response.into_parts();
+                let (mut parts, body) = response.into_parts();
+                let upgraded = parts.extensions.remove();
                 match node.see(|seen| attempt.head(parts, &mut node.budget(), seen))? {
-                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, freeing }),
+                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
                 }
             }
@@ -63,7 +68,7 @@ pub(crate) async fn answered(node: &Arc<Node>, admitted: Admitted) -> Result<Beg
 }
 
 /// Waits until it is this request's turn to look for a replica.
-async fn called(node: &Arc<Node>, queued: Queued) -> Result<Choosing, Box<Answer>> {
+async fn called(node: &Arc<Node>, began: Instant, queued: Queued) -> Result<Choosing, Box<Answer>> {
     if let Some(place) = queued.pushed_out() {
         node.calls.call(queued.pool(), place);
     }
@@ -72,7 +77,7 @@ async fn called(node: &Arc<Node>, queued: Queued) -> Result<Choosing, Box<Answer
     let turn = async {
         let _ = tokio::time::timeout_at(look_again, waiting.bell.notified()).await;
     };
-    Ok(Held::new(node, queued).through(turn).await?.0.again())
+    Ok(Held::new(node, began, queued).through(turn).await?.0.again())
 }
 
 /// Tells whoever waits for a replica of this pool, when dropped, that one may have room. Drop it after the attempt's or

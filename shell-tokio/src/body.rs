@@ -3,9 +3,12 @@
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use appproxy_core::exchange::{Denial, Payload};
+use appproxy_core::config::server::Server;
+use appproxy_core::exchange::{Denial, Payload, Uploading};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::EXPECT;
@@ -13,13 +16,15 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::node::Node;
+
 /// What bodies held in memory are bounded by.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// `server.max_buffered`, in kilobytes of room.
     room: Arc<Semaphore>,
-    /// Silence of a client in the middle of its body.
-    patience: Duration,
+    /// Of a client in the middle of its body (`server.idle_timeout`).
+    silence: Duration,
 }
 
 const KILOBYTE: usize = 1024;
@@ -27,10 +32,11 @@ const KILOBYTE: usize = 1024;
 const AHEAD: usize = 1024 * 1024;
 
 impl Bounds {
-    /// Room for `bytes` over all requests.
-    pub(crate) fn new(bytes: u64, patience: Duration) -> Self {
-        let kilobytes = usize::try_from(bytes / 1024).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(kilobytes)), patience }
+    /// Room for `server.max_buffered` over all requests.
+    pub(crate) fn new(server: &Server) -> Self {
+        let kilobytes = usize::try_from(server.max_buffered / 1024).unwrap_or(usize::MAX);
+        let room = Arc::new(Semaphore::new(kilobytes.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { room, silence: server.idle_timeout }
     }
 }
 
@@ -67,26 +73,43 @@ pub(crate) struct Collected {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
+/// Why a body is not whole.
+pub(crate) enum Stopped {
+    /// The client went away in the middle of it.
+    Gone,
+    Refused(Denial),
+}
+
+impl From<Denial> for Stopped {
+    fn from(denial: Denial) -> Self {
+        Self::Refused(denial)
+    }
+}
+
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn collect(mut inbound: Inbound, limit: u64, bounds: &Bounds) -> Result<Collected, Denial> {
+pub(crate) async fn collect(mut inbound: Inbound, limit: u64, node: &Node) -> Result<Collected, Stopped> {
     inbound.sends = true;
-    let body = &mut inbound.body;
+    let (body, bounds, clock) = (&mut inbound.body, node.bodies(), &node.clock);
     let mut room: Option<OwnedSemaphorePermit> = None;
     let mut held = 0_usize;
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
+    let mut uploading = Uploading::begun(clock.moment(), bounds.silence);
     loop {
-        let frame = match tokio::time::timeout(bounds.patience, body.frame()).await {
+        let frame = match tokio::time::timeout_at(clock.instant(uploading.due()), body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => break,
-            Ok(Some(Err(_))) | Err(_) => return Err(Denial::body_cut_off()),
+            Ok(Some(Err(error))) if is_malformed(&error) => return Err(Denial::body_malformed().into()),
+            Ok(Some(Err(_))) => return Err(Stopped::Gone),
+            Err(_) => return Err(Denial::body_too_slow().into()),
         };
         let Ok(data) = frame.into_data() else { continue };
+        uploading.came(data.len(), clock.moment());
         held += data.len();
         if u64::try_from(held).is_ok_and(|held| held > limit) {
-            return Err(Denial::body_too_large(limit));
+            return Err(Denial::body_too_large(limit).into());
         }
-        reserve(&mut room, held, bounds)?;
+        reserve(&mut room, held, &bounds)?;
         // Most bodies are one frame, which is kept as it came.
         if first.is_empty() && rest.is_empty() {
             first = data;
@@ -101,6 +124,18 @@ pub(crate) async fn collect(mut inbound: Inbound, limit: u64, bounds: &Bounds) -
     }
     let bytes = if rest.is_empty() { first } else { rest.freeze() };
     Ok(Collected { bytes, room })
+}
+
+/// Whether a body broke because of what is in it, and not because it ended.
+fn is_malformed(error: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Makes `room` cover a body that has become `held` bytes long.

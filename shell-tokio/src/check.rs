@@ -32,6 +32,16 @@ fn overrides() -> Result<BTreeMap<String, String>, Failed> {
     texts.collect()
 }
 
+/// Logs what the operator should know of a file that is in force.
+pub(crate) fn warn(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    for warning in &loaded.not_in_effect {
+        tracing::warn!("not in effect yet: {warning}");
+    }
+}
+
 /// The file to read: the one given, or the first that is there.
 pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failed> {
     if let Some(path) = given {

@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use appproxy_core::exchange::Control as Situation;
-use appproxy_core::serving::ExchangeEnded;
+use appproxy_core::exchange::{Control as Situation, ExchangeRules};
+use appproxy_core::serving::{ExchangeEnded, Reconfigured};
 use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{
     Apply, CallEnded, CallId, Command, Deadline, Input, Output, ProbeEnded, ProbeId, TransportFailure, Worker,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep_until;
 
@@ -30,6 +30,14 @@ pub(crate) struct Peers {
     pub(crate) prober: Prober,
 }
 
+/// What this process tells its control loop.
+pub(crate) enum Order {
+    /// That it leaves, and that it has drained.
+    Tell(Input),
+    /// That the configuration is another one; hung up on when it is in force.
+    Configure(Box<Reconfigured>, Arc<ExchangeRules>, oneshot::Sender<()>),
+}
+
 /// The core's worker and everything that waits for it.
 pub(crate) struct Control {
     worker: Worker,
@@ -45,8 +53,9 @@ pub(crate) struct Control {
     probing: HashMap<ProbeId, AbortHandle>,
     /// What requests met at the backends.
     ends: mpsc::Receiver<ExchangeEnded>,
-    /// What this process tells the core: that it leaves, and that it has drained.
-    orders: mpsc::Receiver<Input>,
+    orders: mpsc::Receiver<Order>,
+    /// Rules that go into force with the next view, or without one if nothing in it changes.
+    rules: Option<Arc<ExchangeRules>>,
     /// Inputs that follow from carrying out commands, fed before anything else.
     pending: VecDeque<Input>,
     observer: Observer,
@@ -60,7 +69,7 @@ impl Control {
         node: Arc<Node>,
         peers: Peers,
         ends: mpsc::Receiver<ExchangeEnded>,
-        orders: mpsc::Receiver<Input>,
+        orders: mpsc::Receiver<Order>,
         journal: Option<Journal>,
     ) -> Self {
         let publisher = peers.bus.as_ref().map(Publisher::start);
@@ -76,6 +85,7 @@ impl Control {
             probing: HashMap::new(),
             ends,
             orders,
+            rules: None,
             pending: VecDeque::from([Input::Started]),
             observer: Observer::default(),
             journal,
@@ -84,9 +94,16 @@ impl Control {
 
     /// Runs until the core says stop.
     pub(crate) async fn run(mut self) {
+        let mut configured = None;
         while let Some(deadline) = self.settle() {
-            let input = self.next(deadline).await;
-            self.feed(input);
+            drop(configured.take());
+            match self.next(deadline).await {
+                Order::Tell(input) => self.feed(input),
+                Order::Configure(settings, rules, done) => {
+                    (self.rules, configured) = (Some(rules), Some(done));
+                    self.feed(Input::Configured(settings));
+                }
+            }
         }
     }
 
@@ -123,6 +140,7 @@ impl Control {
             match self.pending.pop_front() {
                 Some(input) => self.feed(input),
                 None => {
+                    self.rules.take().into_iter().for_each(|rules| self.node.rule(rules, None));
                     self.journal.iter().for_each(Journal::flush);
                     return Some(wait);
                 }
@@ -134,7 +152,7 @@ impl Control {
         match command {
             Command::Apply(Apply { view, changes }) => {
                 let (began, generation) = (Instant::now(), view.generation);
-                self.node.apply(&view, &changes);
+                self.node.apply(&view, self.rules.take(), &changes);
                 self.node.metrics.apply.observe(began.elapsed().as_secs_f64());
                 self.observer.applied(&view, &changes);
                 self.pending.push_back(Input::Applied(generation));
@@ -178,38 +196,37 @@ impl Control {
     }
 
     /// Waits for the next thing to happen.
-    async fn next(&mut self, deadline: Option<Deadline>) -> Input {
+    async fn next(&mut self, deadline: Option<Deadline>) -> Order {
         let due = deadline.map(|deadline| self.node.clock.instant(deadline.at));
         loop {
             // The clock decides, not the timer: whatever else keeps us busy, a deadline that has come is told.
             if deadline.is_some_and(|deadline| self.node.clock.moment() >= deadline.at) {
-                return Input::Tick;
+                return Order::Tell(Input::Tick);
             }
-            tokio::select! {
+            let input = tokio::select! {
                 Some(order) = self.orders.recv() => return order,
                 Some(ended) = self.calls.join_next(), if !self.calls.is_empty() => {
                     // A call that was aborted, or whose task panicked, has no answer; the core's own deadline covers it.
-                    if let Ok(ended) = ended {
-                        self.running.remove(&ended.id());
-                        return Input::CallEnded(ended);
-                    }
+                    let Ok(ended) = ended else { continue };
+                    self.running.remove(&ended.id());
+                    Input::CallEnded(ended)
                 }
                 Some(ended) = self.probes.join_next(), if !self.probes.is_empty() => {
-                    if let Ok(ended) = ended {
-                        self.probing.remove(&ended.id());
-                        return Input::ProbeEnded(ended);
-                    }
+                    let Ok(ended) = ended else { continue };
+                    self.probing.remove(&ended.id());
+                    Input::ProbeEnded(ended)
                 }
-                Some(ended) = self.ends.recv() => return Input::ExchangeEnded(ended),
+                Some(ended) = self.ends.recv() => Input::ExchangeEnded(ended),
                 input = heard(&mut self.subscription) => {
                     if matches!(input, Input::BusLost(_)) {
                         self.subscription = None;
                     }
-                    return input;
+                    input
                 }
-                Some(result) = published(&mut self.publisher) => return result,
-                () = sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => {}
-            }
+                Some(result) = published(&mut self.publisher) => result,
+                () = sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => continue,
+            };
+            return Order::Tell(input);
         }
     }
 }

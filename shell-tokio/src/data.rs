@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use appproxy_core::access::address::Peer;
-use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
+use appproxy_core::exchange::{Answer, Gate, Outcome};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
+use tokio::time::Instant;
 
 use crate::access_line::AccessLine;
 use crate::attempts::{self, Begun};
-use crate::body::{Collected, Inbound, collect};
+use crate::body::{Collected, Inbound, Stopped, collect};
 use crate::held::Held;
 use crate::node::Node;
+use crate::plane::Arrival;
 use crate::relay::Relay;
+use crate::tunnel::Tunnel;
 use crate::unpacking;
 
 /// The data plane's router: every path is the core's to judge.
@@ -28,14 +30,18 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
 
 const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
 
-async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
-    let in_flight = InFlight::count(&node);
+async fn handle(
+    State(node): State<Arc<Node>>,
+    Extension(arrival): Extension<Arrival>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (in_flight, began) = (InFlight::count(&node), arrival.at);
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
-    let exchange = AssertUnwindSafe(exchange(&node, request, in_flight)).catch_unwind();
+    let exchange = AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind();
     match exchange.await {
         Ok(Ok(response)) => response,
-        Ok(Err(answer)) => own_answer(&node, *answer),
+        Ok(Err(answer)) => own_answer(&node, *answer, began),
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
             node.metrics.refused("internal");
@@ -51,12 +57,12 @@ async fn handle(State(node): State<Arc<Node>>, request: Request<Body>) -> Respon
 async fn exchange(
     node: &Arc<Node>,
     request: Request<Body>,
+    arrival: Arrival,
     in_flight: InFlight,
 ) -> Result<Response<Body>, Box<Answer>> {
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let body = Inbound::new(body, &parts.headers);
-    // A connection that nobody described has no address: every address list refuses it.
-    let connection = parts.extensions.remove().unwrap_or(Connection { peer: Peer::Unix, tls: false });
+    let Arrival { connection, pace, at: began } = arrival;
 
     let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.draws()))?;
     let gated = match gate.ledger_key().cloned() {
@@ -65,28 +71,39 @@ async fn exchange(
     };
 
     let limit = gated.max_body_size();
-    let (gated, collected) = Held::new(node, gated).through(collect(body, limit, &node.bodies)).await?;
+    let (gated, collected) = Held::new(node, began, gated).through(collect(body, limit, node)).await?;
     let collected = match collected {
         Ok(collected) => collected,
-        Err(denial) => return Err(gated.refuse(&denial)),
+        Err(Stopped::Refused(denial)) => return Err(gated.refuse(&denial)),
+        Err(Stopped::Gone) => {
+            record(node, &gated.gone(), began, None);
+            // Nobody reads it.
+            return Ok(Response::default());
+        }
     };
 
     let Collected { bytes, room } = collected;
     let (admitted, room) = match gated.is_packed() {
         false => (node.see(|seen| gated.route(bytes, seen))?, room),
-        true => unpacking::routed(node, gated, bytes, room).await?,
+        true => unpacking::routed(node, began, gated, bytes, room).await?,
     };
-    let Begun { committed, head, body, freeing } = attempts::answered(node, admitted).await?;
+    let Begun { committed, head, body, upgraded, freeing } = attempts::answered(node, began, admitted).await?;
     drop(room);
-    let relay = Relay::new(body, committed, node.clone(), (in_flight, freeing));
-    let mut response = Response::new(Body::new(relay));
+    let counts = (in_flight, freeing);
+    let mut response = match upgraded {
+        Some(replica) if committed.is_upgrade() => {
+            pace.upgrade(Tunnel::new(replica, committed, node.clone(), began, counts));
+            Response::new(Body::empty())
+        }
+        _ => Response::new(Body::new(Relay::new(body, committed, node.clone(), began, counts))),
+    };
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     Ok(response)
 }
 
-fn own_answer(node: &Node, answer: Answer) -> Response<Body> {
-    record(node, &answer.outcome, None);
+fn own_answer(node: &Node, answer: Answer, began: Instant) -> Response<Body> {
+    record(node, &answer.outcome, began, None);
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.headers;
@@ -94,9 +111,9 @@ fn own_answer(node: &Node, answer: Answer) -> Response<Body> {
 }
 
 /// The access line and the counts of an exchange that is over.
-pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration>) {
+pub(crate) fn record(node: &Node, outcome: &Outcome, began: Instant, first_byte: Option<Duration>) {
     let trail = &outcome.trail;
-    let took = node.clock.moment().since(trail.arrived());
+    let took = began.elapsed();
     let metrics = &node.metrics;
 
     // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
@@ -133,7 +150,7 @@ pub(crate) fn record(node: &Node, outcome: &Outcome, first_byte: Option<Duration
 
     AccessLine {
         method: trail.method().as_str(),
-        path: trail.path(),
+        path: trail.shown_path(),
         request_id: trail.request_id(),
         model: trail.model().map_or("-", |model| model),
         key_id: trail.key_id().map_or("-", |key| key.as_str()),

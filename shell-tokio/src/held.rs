@@ -2,6 +2,8 @@
 
 use appproxy_core::exchange::{Answer, Denial, Gated, Outcome};
 
+use tokio::time::Instant;
+
 use crate::data::record;
 use crate::node::Node;
 
@@ -9,6 +11,7 @@ use crate::node::Node;
 /// records it.
 pub(crate) struct Held<'a, S: Waiting> {
     node: &'a Node,
+    began: Instant,
     state: Option<S>,
 }
 
@@ -28,8 +31,8 @@ impl Waiting for Gated {
 }
 
 impl<'a, S: Waiting> Held<'a, S> {
-    pub(crate) const fn new(node: &'a Node, state: S) -> Self {
-        Self { node, state: Some(state) }
+    pub(crate) const fn new(node: &'a Node, began: Instant, state: S) -> Self {
+        Self { node, began, state: Some(state) }
     }
 
     /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
@@ -50,7 +53,7 @@ impl<'a, S: Waiting> Held<'a, S> {
 impl<S: Waiting> Drop for Held<'_, S> {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            record(self.node, &state.gone(self.node), None);
+            record(self.node, &state.gone(self.node), self.began, None);
         }
     }
 }

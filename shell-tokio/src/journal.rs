@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::Builder;
 use std::time::Instant;
 
+use appproxy_core::config::logging::Journal as Settings;
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::seed::Seed;
 use appproxy_core::serving::ServingSettings;
@@ -30,12 +31,10 @@ pub(crate) struct Bounds {
     pause: Duration,
 }
 
-const BOUNDS: Bounds = Bounds {
-    part_bytes: 64 * 1024 * 1024,
-    older_parts: 4,
-    queued_bytes: 256 * 1024 * 1024,
-    pause: Duration::from_secs(30),
-};
+/// [`Bounds::queued_bytes`].
+const QUEUED_BYTES: usize = 256 * 1024 * 1024;
+/// [`Bounds::pause`].
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -75,12 +74,19 @@ impl Journal {
     /// the first input; what stands in `file` already becomes an older part.
     pub(crate) fn start(
         file: &str,
+        settings: &Settings,
         config: &WorkerConfig,
         serving: &ServingSettings,
         seed: Seed,
         start: Now,
     ) -> io::Result<Self> {
-        Self::bounded(PathBuf::from(file), BOUNDS, Self::head(config, serving, seed, start))
+        let bounds = Bounds {
+            part_bytes: usize::try_from(settings.part_size).unwrap_or(usize::MAX),
+            older_parts: settings.older_parts,
+            queued_bytes: QUEUED_BYTES,
+            pause: PAUSE,
+        };
+        Self::bounded(PathBuf::from(file), bounds, Self::head(config, serving, seed, start))
     }
 
     fn head(config: &WorkerConfig, serving: &ServingSettings, seed: Seed, start: Now) -> Head {

@@ -7,8 +7,8 @@
 //! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
-//! | `listen`, `pace` | connections of clients |
-//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay` | one request: the client's body, a replica's answer, the client taking it |
+//! | `listen`, `plane`, `pace` | connections of clients |
+//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `metrics`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
@@ -47,6 +47,7 @@ mod node;
 #[cfg(feature = "appproxy-common")]
 mod observe;
 mod pace;
+mod plane;
 #[cfg(feature = "appproxy-common")]
 mod prober;
 #[cfg(feature = "appproxy-common")]
@@ -60,6 +61,7 @@ mod shutdown;
 pub mod stage;
 mod start;
 mod tls;
+mod tunnel;
 mod unpacking;
 mod upstream;
 mod witness;

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use appproxy_core::config::Config;
 use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::exchange::ExchangeRules;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{ExchangeEnded, ServingSettings, ServingView};
+use appproxy_core::serving::{ExchangeEnded, Reconfigured, ServingSettings, ServingView};
 use appproxy_core::time::Now;
 use appproxy_core::worker::{Input, Worker};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::Failed;
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::control::{Control, Peers};
+use crate::control::{Control, Order, Peers};
 use crate::coordinator::Coordinator;
 use crate::journal::Journal;
 use crate::node::Node;
@@ -51,7 +52,7 @@ impl Candidate {
 /// The running control plane. Dropping it ends it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    orders: mpsc::Sender<Input>,
+    orders: mpsc::Sender<Order>,
     control: Option<JoinHandle<()>>,
 }
 
@@ -77,7 +78,7 @@ impl Membership {
         let journal = match (&config.journal.file, &config.worker) {
             (Some(file), Some(of_worker)) => {
                 let settings = ServingSettings::from(config);
-                let journal = Journal::start(file, of_worker, &settings, seed, start);
+                let journal = Journal::start(file, &config.journal, of_worker, &settings, seed, start);
                 Some(journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?)
             }
             (Some(_) | None, _) => None,
@@ -88,13 +89,21 @@ impl Membership {
 
     /// Begins to leave: not ready any more.
     pub(crate) async fn leave(&self) {
-        drop(self.orders.send(Input::Shutdown).await);
+        drop(self.orders.send(Order::Tell(Input::Shutdown)).await);
+    }
+
+    /// Puts another configuration in force: view and rules together.
+    pub(crate) async fn configure(&self, config: &Config, rekeyed: Vec<Arc<str>>, rules: ExchangeRules) {
+        let (done, in_force) = oneshot::channel();
+        let fresh = Reconfigured { settings: ServingSettings::from(config), rekeyed };
+        drop(self.orders.send(Order::Configure(Box::new(fresh), Arc::new(rules), done)).await);
+        drop(in_force.await);
     }
 
     /// The last request has ended: leaves the coordinator. Returns when that is done.
     pub(crate) async fn drained(&mut self) {
         if let Some(control) = self.control.take() {
-            drop(self.orders.send(Input::Drained).await);
+            drop(self.orders.send(Order::Tell(Input::Drained)).await);
             drop(control.await);
         }
     }

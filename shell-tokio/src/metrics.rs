@@ -48,6 +48,9 @@ table! {
     FALLBACKS = "appproxy_fallbacks" "counter" "Requests for which another model of a fallback chain was tried";
     ABANDONED = "appproxy_responses_cut" "counter" "Answers that did not end well, by who cut them";
     CONNECTIONS = "appproxy_connections" "gauge" "Open connections of clients";
+    CONNECTIONS_CUT = "appproxy_connections_cut" "counter" "Connections of clients that this worker ended, by why";
+    RELOADS = "appproxy_config_reloads" "counter" "Readings of a changed configuration, by outcome";
+    CONFIG_GOOD = "appproxy_config_accepted" "gauge" "1 while the configuration file was accepted as last read, 0 while not";
     EVENTS = "appproxy_bus_events" "counter" "Bus events for this authority, by event and outcome";
     MALFORMED = "appproxy_malformed" "counter" "Malformed input of the control plane, by kind";
     PULLS = "appproxy_pulls" "counter" "Pulls from the coordinator, by scope and outcome";
@@ -101,6 +104,7 @@ macro_rules! label_set {
 }
 label_set!(Reason { reason });
 label_set!(By { by });
+label_set!(Why { why });
 label_set!(EventLabels { event, outcome });
 label_set!(Kind { kind });
 label_set!(PullLabels { scope, outcome });
@@ -151,6 +155,9 @@ pub(crate) struct Metrics {
     pub(crate) fallbacks: Counter,
     cut: Family<By, Counter>,
     pub(crate) connections: Gauge,
+    connections_cut: Family<Why, Counter>,
+    reloads: Family<OutcomeLabel, Counter>,
+    config_good: Gauge,
     events: Family<EventLabels, Counter>,
     malformed: Family<Kind, Counter>,
     pulls: Family<PullLabels, Counter>,
@@ -179,6 +186,9 @@ impl Default for Metrics {
             fallbacks: Counter::default(),
             cut: Family::default(),
             connections: Gauge::default(),
+            connections_cut: Family::default(),
+            reloads: Family::default(),
+            config_good: level(1),
             events: Family::default(),
             malformed: Family::default(),
             pulls: Family::default(),
@@ -222,6 +232,15 @@ impl Metrics {
         self.cut.get_or_create(&By { by: by.to_owned() }).inc();
     }
 
+    pub(crate) fn connection_cut(&self, why: &str) {
+        self.connections_cut.get_or_create(&Why { why: why.to_owned() }).inc();
+    }
+
+    pub(crate) fn reloaded(&self, outcome: &str) {
+        self.reloads.get_or_create(&OutcomeLabel { outcome: outcome.to_owned() }).inc();
+        self.config_good.set(i64::from(outcome != "refused"));
+    }
+
     /// The whole export, in OpenMetrics text.
     pub(crate) fn export(&self, levels: Levels) -> String {
         let mut registry = Registry::default();
@@ -236,6 +255,9 @@ impl Metrics {
         add(to, FALLBACKS, self.fallbacks.clone());
         add(to, ABANDONED, self.cut.clone());
         add(to, CONNECTIONS, self.connections.clone());
+        add(to, CONNECTIONS_CUT, self.connections_cut.clone());
+        add(to, RELOADS, self.reloads.clone());
+        add(to, CONFIG_GOOD, self.config_good.clone());
         add(to, EVENTS, self.events.clone());
         add(to, MALFORMED, self.malformed.clone());
         add(to, PULLS, self.pulls.clone());
@@ -354,6 +376,8 @@ mod tests {
         metrics.first_byte("m".into(), Duration::from_millis(2));
         metrics.refused("invalid_api_key");
         metrics.cut("client");
+        metrics.connection_cut("slow");
+        metrics.reloaded("applied");
         metrics.event("key_removed", "applied");
         metrics.malformed("envelope", 1);
         metrics.pull("full", "ok");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
-use appproxy_core::exchange::Control as Situation;
+use appproxy_core::exchange::{Control as Situation, ExchangeRules};
 use appproxy_core::seed::Draws;
 use appproxy_core::serving::{ExchangeEnded, Serving, ServingSettings, ServingView};
 use tokio::sync::mpsc;
@@ -36,6 +36,11 @@ impl Membership {
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
         Ok(Self(node.clone()))
+    }
+
+    pub(crate) async fn configure(&self, config: &Config, _: Vec<Arc<str>>, rules: ExchangeRules) {
+        let view = Serving::new(&ServingSettings::from(config)).view().clone();
+        self.0.rule(Arc::new(rules), Some(view));
     }
 
     pub(crate) async fn leave(&self) {

@@ -14,9 +14,10 @@ use appproxy_core::seed::Draws;
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
 use appproxy_core::time::Moment;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 use crate::attempts::Calls;
+use crate::body::Bounds;
 use crate::clock::Clock;
 use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
@@ -34,10 +35,9 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
     pub(crate) phases: Phases,
-    pub(crate) upstream: Upstream,
-    pub(crate) bodies: crate::body::Bounds,
-    rules: ExchangeRules,
-    view: ArcSwap<ServingView>,
+    upstream: ArcSwap<Upstream>,
+    bodies: ArcSwap<Bounds>,
+    in_force: ArcSwap<InForce>,
     situation: ArcSwap<Control>,
     selections: [Mutex<Selection>; SHARDS],
     #[cfg(feature = "appproxy-common")]
@@ -52,11 +52,18 @@ pub(crate) struct Node {
     next_draw: AtomicUsize,
 }
 
+/// What requests go by: swapped together, so that none sees half of a change.
+#[derive(Clone)]
+struct InForce {
+    rules: Arc<ExchangeRules>,
+    view: Arc<ServingView>,
+}
+
 /// What a node is made of.
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) upstream: Upstream,
-    pub(crate) bodies: crate::body::Bounds,
+    pub(crate) bodies: Bounds,
     pub(crate) rules: ExchangeRules,
     /// How it stands at first.
     pub(crate) situation: Control,
@@ -73,10 +80,9 @@ impl Node {
             clock: parts.clock,
             metrics: Metrics::default(),
             phases: Phases::default(),
-            upstream: parts.upstream,
-            bodies: parts.bodies,
-            rules: parts.rules,
-            view: ArcSwap::new(parts.view),
+            upstream: ArcSwap::from_pointee(parts.upstream),
+            bodies: ArcSwap::from_pointee(parts.bodies),
+            in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
             situation: ArcSwap::from_pointee(parts.situation),
             selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
             #[cfg(feature = "appproxy-common")]
@@ -91,16 +97,34 @@ impl Node {
         }
     }
 
-    /// Puts a view in force: one pointer.
+    /// Puts a view in force, and other rules with it if there are: one pointer.
     #[cfg(feature = "appproxy-common")]
-    pub(crate) fn apply(&self, view: &Arc<ServingView>, changes: &ChangeSet) {
-        self.view.store(view.clone());
+    pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
+        let rules = rules.unwrap_or_else(|| self.rules());
+        self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.loads.forget_absent(view);
         }
         self.witness.forget(&changes.removed);
         let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
         self.metrics.forget(&changes.removed, gone.cloned());
+    }
+
+    /// Puts other rules in force, with this view or the one that is.
+    pub(crate) fn rule(&self, rules: Arc<ExchangeRules>, view: Option<Arc<ServingView>>) {
+        let view = view.unwrap_or_else(|| self.view());
+        self.in_force.store(Arc::new(InForce { rules, view }));
+    }
+
+    /// Has requests that come from now on use these.
+    pub(crate) fn equip(&self, upstream: Option<Upstream>, bodies: Option<Bounds>) {
+        upstream.into_iter().for_each(|upstream| self.upstream.store(Arc::new(upstream)));
+        bodies.into_iter().for_each(|bodies| self.bodies.store(Arc::new(bodies)));
+    }
+
+    /// The client of replicas.
+    pub(crate) fn upstream(&self) -> Arc<Upstream> {
+        self.upstream.load_full()
     }
 
     /// An attempt at a backend has ended.
@@ -135,18 +159,24 @@ impl Node {
 
     /// The view in force.
     pub(crate) fn view(&self) -> Arc<ServingView> {
-        self.view.load_full()
+        self.in_force.load().view.clone()
     }
 
     /// Lets one step of an exchange see this node, whole and unchanging.
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
-        let (view, control) = (self.view.load(), self.situation.load());
-        step(exchange::Node { rules: &self.rules, view: &view, control: &control, now: self.clock.now() })
+        let (in_force, control) = (self.in_force.load(), self.situation.load());
+        let InForce { rules, view } = &**in_force;
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
     }
 
     /// The configuration's part.
-    pub(crate) const fn rules(&self) -> &ExchangeRules {
-        &self.rules
+    pub(crate) fn rules(&self) -> Arc<ExchangeRules> {
+        self.in_force.load().rules.clone()
+    }
+
+    /// What bodies in memory are bounded by.
+    pub(crate) fn bodies(&self) -> Guard<Arc<Bounds>> {
+        self.bodies.load()
     }
 
     /// The draw state that belongs to `pool`.
@@ -171,7 +201,7 @@ impl Node {
 
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
-        let (view, control, now) = (self.view.load(), self.situation.load(), self.clock.moment());
+        let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
         let counts = view.counts();
         #[cfg_attr(not(feature = "appproxy-common"), expect(unused_mut, reason = "only a member has more to say"))]
         let mut levels = Levels {

@@ -1,68 +1,108 @@
-//! Tells a slow head from an idle connection: hyper has one timer for both, and an idle connection may live longer.
+//! The bytes of a client's connection on their way to the HTTP library: judged by the core where they are heads, and
+//! timed. What hyper cannot tell apart is told apart here: a slow head from an idle connection, a client that has only
+//! closed its side from one that is gone.
 
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use appproxy_core::exchange::{BadHead, Framing};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use tokio::time::Instant;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::tunnel::Tunnel;
+
+/// A client that has closed its side while it waits for an answer is gone when nothing could be written to it for this
+/// long.
+const GONE_AFTER: Duration = Duration::from_millis(500);
 
 /// What the parts of one connection know of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Pace(Arc<State>);
 
-#[derive(Debug)]
 struct State {
     began: Instant,
-    /// A request is being answered; bytes that come now belong to its body.
+    /// A request is being answered.
     busy: AtomicBool,
+    /// Nothing is judged any more: a tunnel.
+    upgraded: AtomicBool,
     /// Milliseconds after `began`, and one, at which the first byte of an unfinished head came; 0 when there is none.
     head_since: AtomicU64,
+    /// The same of a write that the client does not take.
+    write_since: AtomicU64,
+    refused: OnceLock<BadHead>,
+    tunnel: Mutex<Option<Tunnel>>,
 }
 
 impl Pace {
     pub(crate) fn start() -> Self {
-        let (busy, head_since) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self(Arc::new(State { began: Instant::now(), busy, head_since }))
+        Self(Arc::new(State {
+            began: Instant::now(),
+            busy: AtomicBool::new(false),
+            upgraded: AtomicBool::new(false),
+            head_since: AtomicU64::new(0),
+            write_since: AtomicU64::new(0),
+            refused: OnceLock::new(),
+            tunnel: Mutex::new(None),
+        }))
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
-    }
-
-    fn bytes_came(&self) {
-        if !self.0.busy.load(Ordering::Relaxed) && self.0.head_since.load(Ordering::Relaxed) == 0 {
-            self.0.head_since.store(self.now(), Ordering::Relaxed);
+    fn note(&self, since: &AtomicU64, waits: bool) {
+        match (waits, since.load(Ordering::Relaxed)) {
+            (true, 0) => since.store(millis(self.0.began.elapsed()).saturating_add(1), Ordering::Relaxed),
+            (true, _) | (false, 0) => {}
+            (false, _) => since.store(0, Ordering::Relaxed),
         }
     }
 
     /// A head is whole. The answer's body carries the returned mark to its end.
     pub(crate) fn head_done(&self) -> Busy {
         self.0.busy.store(true, Ordering::Relaxed);
-        self.0.head_since.store(0, Ordering::Relaxed);
         Busy(self.clone())
     }
 
-    /// Resolves when a head has taken longer than `limit` (at most twice that: it looks once per `limit`).
-    pub(crate) async fn too_slow(&self, limit: Duration) {
-        let limit_millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    /// The connection becomes a tunnel once the running answer's head is sent.
+    pub(crate) fn upgrade(&self, tunnel: Tunnel) {
+        self.0.upgraded.store(true, Ordering::Relaxed);
+        *self.0.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        self.0.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The head that ended this connection.
+    pub(crate) fn refused(&self) -> Option<&BadHead> {
+        self.0.refused.get()
+    }
+
+    /// Resolves when a head has taken longer than `head`, or the client has taken nothing for `write` (at most twice
+    /// that: it looks now and then).
+    pub(crate) async fn too_slow(&self, head: Duration, write: Duration) {
         loop {
-            tokio::time::sleep(limit).await;
-            let since = self.0.head_since.load(Ordering::Relaxed);
-            if since != 0 && self.now().saturating_sub(since) >= limit_millis {
+            tokio::time::sleep(head.min(write)).await;
+            let now = millis(self.0.began.elapsed()).saturating_add(1);
+            let late = |since: &AtomicU64, limit| {
+                let since = since.load(Ordering::Relaxed);
+                since != 0 && now.saturating_sub(since) >= millis(limit)
+            };
+            if late(&self.0.head_since, head) || late(&self.0.write_since, write) {
                 return;
             }
         }
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Marks a connection as busy with a request, while it lives.
-#[derive(Debug)]
 pub(crate) struct Busy(Pace);
 
 impl Drop for Busy {
@@ -71,26 +111,94 @@ impl Drop for Busy {
     }
 }
 
-/// A connection that notes when bytes come.
-pub(crate) struct Paced<T> {
-    pub(crate) io: T,
-    pub(crate) pace: Pace,
+/// A client's connection.
+pub(crate) struct Paced<S> {
+    io: S,
+    pace: Pace,
+    framing: Framing,
+    /// Nothing more is read: the client closed its side, or a head was refused.
+    over: bool,
+    written: u64,
+    /// When a client that closed its side is looked at again, and what was written to it by then.
+    leaving: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
-impl<T: Read + Unpin> Read for Paced<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
-        if read.is_ready() {
-            // The end of the connection counts too; it does no harm.
-            self.pace.bytes_came();
+impl<S> Paced<S> {
+    pub(crate) fn new(io: S, pace: Pace, max_head: u64) -> Self {
+        Self { io, pace, framing: Framing::new(max_head), over: false, written: 0, leaving: None }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.io
+    }
+
+    /// Tells the HTTP library of the end, which has it drop what runs: not before the client is really gone.
+    fn end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.pace.0.busy.load(Ordering::Relaxed) || self.framing.in_body() {
+            return Poll::Ready(Ok(()));
         }
-        read
+        // Looked at again when the answer has ended.
+        if self.pace.refused().is_some() {
+            return Poll::Pending;
+        }
+        let (timer, before) =
+            self.leaving.get_or_insert_with(|| (Box::pin(tokio::time::sleep(GONE_AFTER)), self.written));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if *before == self.written {
+                return Poll::Ready(Ok(()));
+            }
+            *before = self.written;
+            timer.as_mut().reset(Instant::now() + GONE_AFTER);
+        }
+    }
+
+    fn wrote(&mut self, done: &Poll<io::Result<usize>>) {
+        self.pace.note(&self.pace.0.write_since, done.is_pending());
+        if let Poll::Ready(Ok(bytes)) = done {
+            self.written = self.written.saturating_add(u64::try_from(*bytes).unwrap_or(u64::MAX));
+        }
     }
 }
 
-impl<T: Write + Unpin> Write for Paced<T> {
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.over {
+            return this.end(cx);
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+        let came = buffer.filled().get(before..).unwrap_or_default();
+        if came.is_empty() {
+            this.over = true;
+            return this.end(cx);
+        }
+        if this.pace.0.upgraded.load(Ordering::Relaxed) {
+            this.framing.upgraded();
+        }
+        let judged = this.framing.see(came);
+        this.pace.note(&this.pace.0.head_since, this.framing.in_head());
+        if let Err(fault) = judged {
+            this.over = true;
+            buffer.set_filled(before + fault.passes);
+            if let Some(head) = fault.head {
+                // It ends the connection, so there is no second one.
+                drop(this.pace.0.refused.set(head));
+            }
+            if fault.passes == 0 {
+                return this.end(cx);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.wrote(&done);
+        done
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -110,14 +218,16 @@ impl<T: Write + Unpin> Write for Paced<T> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let done = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.wrote(&done);
+        done
     }
 }
 
 /// An answer's body, with the mark that its connection is busy.
 pub(crate) struct Marked<B> {
     pub(crate) body: B,
-    pub(crate) _busy: Busy,
+    pub(crate) _busy: Option<Busy>,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Marked<B> {
@@ -140,21 +250,69 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Marked<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn connection() -> (DuplexStream, Paced<DuplexStream>, Pace) {
+        let (client, server) = duplex(1024);
+        let pace = Pace::start();
+        (client, Paced::new(server, pace.clone(), 65536), pace)
+    }
+
+    async fn slow_within(pace: &Pace, seconds: u64) -> bool {
+        tokio::time::timeout(Duration::from_secs(seconds), pace.too_slow(LIMIT, LIMIT)).await.is_ok()
+    }
 
     #[tokio::test(start_paused = true)]
-    async fn only_an_unfinished_head_is_slow() {
-        let pace = Pace::start();
-        let limit = Duration::from_secs(10);
-        let idle = tokio::time::timeout(Duration::from_secs(60), pace.too_slow(limit));
-        assert!(idle.await.is_err(), "an idle connection is none of its business");
+    async fn an_unfinished_head_and_a_write_that_is_not_taken_are_slow_and_nothing_else() {
+        let (mut client, mut server, pace) = connection();
+        assert!(!slow_within(&pace, 60).await, "an idle connection is none of its business");
+        let mut buffer = [0; 1024];
+        client.write_all(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n").await.unwrap();
+        let _ = server.read(&mut buffer).await.unwrap();
+        assert!(slow_within(&pace, 21).await);
+        client.write_all(b"\r\nbo").await.unwrap();
+        let _ = server.read(&mut buffer).await.unwrap();
+        assert!(!slow_within(&pace, 60).await, "a body is no head");
+        let mut write = tokio::spawn(async move { server.write_all(&[0; 4096]).await });
+        assert!(slow_within(&pace, 21).await, "nobody reads");
+        let mut taken = vec![0; 4096];
+        client.read_exact(&mut taken).await.unwrap();
+        (&mut write).await.unwrap().unwrap();
+        assert!(!slow_within(&pace, 60).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_closed_its_side_gets_what_can_be_written_and_one_that_takes_nothing_is_gone() {
+        let (mut client, mut server, pace) = connection();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut buffer = [0; 1024];
+        let _ = server.read(&mut buffer).await.unwrap();
         let busy = pace.head_done();
-        pace.bytes_came();
-        assert!(
-            tokio::time::timeout(Duration::from_secs(60), pace.too_slow(limit)).await.is_err(),
-            "a body is no head"
-        );
+        for _ in 0..5 {
+            let still = tokio::time::timeout(GONE_AFTER - Duration::from_millis(50), server.read(&mut buffer)).await;
+            assert!(still.is_err(), "it takes what is written");
+            server.write_all(b"x").await.unwrap();
+        }
+        let gone = tokio::time::timeout(GONE_AFTER * 3, server.read(&mut buffer)).await;
+        assert_eq!(gone.unwrap().unwrap(), 0);
         drop(busy);
-        pace.bytes_came();
-        assert!(tokio::time::timeout(Duration::from_secs(21), pace.too_slow(limit)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bad_head_stays_unread_until_the_answer_before_it_has_ended() {
+        let (mut client, mut server, pace) = connection();
+        let good = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.write_all(good).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n").await.unwrap();
+        let mut buffer = [0; 1024];
+        assert_eq!(server.read(&mut buffer).await.unwrap(), good.len());
+        assert!(pace.refused().is_some());
+        let busy = pace.head_done();
+        assert!(tokio::time::timeout(Duration::from_secs(60), server.read(&mut buffer)).await.is_err());
+        drop(busy);
+        assert_eq!(server.read(&mut buffer).await.unwrap(), 0);
     }
 }

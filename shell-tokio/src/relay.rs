@@ -23,6 +23,7 @@ pub(crate) struct Relay {
     /// Taken when the end is recorded.
     committed: Option<Committed>,
     node: Arc<Node>,
+    began: Instant,
     idle: Duration,
     last: Instant,
     timer: Pin<Box<Sleep>>,
@@ -49,21 +50,22 @@ impl Relay {
         upstream: Incoming,
         committed: Committed,
         node: Arc<Node>,
+        began: Instant,
         counts: (InFlight, Option<Freeing>),
     ) -> Self {
         let idle = node.rules().idle_timeout;
-        let first_byte = node.clock.moment().since(committed.trail().arrived());
+        let first_byte = began.elapsed();
         let last = Instant::now();
         let timer = Box::pin(sleep_until(last + idle));
         // A token of its own: waiting at the shared one would have all streams queue at its lock for each chunk.
         let cut = Box::pin(node.phases.cutting.child_token().cancelled_owned());
         let (committed, ending) = (Some(committed), Ending::None);
-        Self { upstream, committed, node, idle, last, timer, cut, first_byte, ending, _counts: counts }
+        Self { upstream, committed, node, began, idle, last, timer, cut, first_byte, ending, _counts: counts }
     }
 
     fn record(&mut self, end: EndOfBody) {
         if let Some(committed) = self.committed.take() {
-            data::record(&self.node, &committed.ended(end), Some(self.first_byte));
+            data::record(&self.node, &committed.ended(end), self.began, Some(self.first_byte));
         }
     }
 

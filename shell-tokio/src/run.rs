@@ -1,12 +1,17 @@
-//! `run`: the worker until a signal ends it.
+//! `run`: the worker until a signal ends it, on the configuration as it is from time to time (data-plane 8).
 
-use std::path::Path;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
 
-use appproxy_core::config::logging::{LogFormat, LogLevel};
+use appproxy_core::config::reload::Watch;
+use appproxy_core::config::server::TlsFiles;
 
 use crate::shutdown::Signals;
 use crate::start::Running;
 use crate::{Failed, check, logs, runtime};
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the worker of `config`, or of the first file found.
 ///
@@ -15,21 +20,26 @@ use crate::{Failed, check, logs, runtime};
 pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     let path = check::find(config)?;
     let loaded = check::load(&path)?;
-    let logging = &loaded.config.logging;
-    logs::start(&filter(logging.level), logging.format == LogFormat::Json).map_err(Failed::config)?;
+    logs::start_as(&loaded.config.logging).map_err(Failed::config)?;
     tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
-    for warning in &loaded.not_in_effect {
-        tracing::warn!("not in effect yet: {warning}");
-    }
+    check::warn(&loaded);
     runtime()?.block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
+        let mut files = Files::of(path, loaded.config.server.tls.as_ref()).await;
         let mut running = Running::start(loaded.config).await?;
-        let signal = tokio::select! {
-            signal = signals.next() => signal,
-            failed = running.broken() => return Err(failed),
+        let signal = loop {
+            tokio::select! {
+                signal = signals.next_of_all() => match signal {
+                    "SIGHUP" => {
+                        tracing::info!("SIGHUP: the configuration is read anew");
+                        files.judged().await;
+                    }
+                    signal => break signal,
+                },
+                failed = running.broken() => return Err(failed),
+                () = files.changed() => tracing::info!("the configuration has changed and is read anew"),
+            }
+            reload(&files, &mut running).await;
         };
         tracing::info!(signal, "stopping");
         tokio::select! {
@@ -39,18 +49,80 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     })
 }
 
-/// The libraries' own debug lines may quote what passes through them: they stay out.
-fn filter(level: LogLevel) -> String {
-    let level = match level {
-        LogLevel::Off => "off",
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
+async fn reload(files: &Files, running: &mut Running) {
+    let path = files.config().to_owned();
+    let loaded = tokio::task::spawn_blocking(move || check::load(&path)).await;
+    let judged = match loaded {
+        Ok(Ok(loaded)) => {
+            check::warn(&loaded);
+            running.reload(loaded.config).await
+        }
+        Ok(Err(failed)) => Err(failed.message),
+        Err(error) => Err(error.to_string()),
     };
-    match level {
-        "debug" | "trace" => format!("info,appproxy_shell_tokio={level}"),
-        _ => level.to_owned(),
+    match judged {
+        Ok(plan) if plan.is_empty() => {
+            running.count_reload("unchanged");
+            tracing::info!("configuration: {plan}");
+        }
+        Ok(plan) => {
+            running.count_reload("applied");
+            tracing::info!("configuration: {plan}");
+            if !plan.restart.is_empty() {
+                tracing::warn!(keys = plan.restart.join(", "), "restart the worker for these to count");
+            }
+        }
+        Err(problems) => {
+            running.count_reload("refused");
+            tracing::error!("the configuration is refused, and the one in force stays:\n{problems}");
+        }
     }
+}
+
+/// The files a worker runs on: its configuration, and a certificate and its key.
+struct Files {
+    paths: Vec<PathBuf>,
+    watch: Watch,
+}
+
+impl Files {
+    async fn of(config: PathBuf, tls: Option<&TlsFiles>) -> Self {
+        let mut paths = vec![config];
+        if let Some(TlsFiles { cert_file, key_file }) = tls {
+            paths.extend([cert_file.into(), key_file.into()]);
+        }
+        let contents = contents(&paths).await.unwrap_or_default();
+        Self { paths, watch: Watch::new(&contents) }
+    }
+
+    fn config(&self) -> &Path {
+        self.paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""))
+    }
+
+    /// Resolves when they are to be read anew.
+    async fn changed(&mut self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Some(contents) = contents(&self.paths).await
+                && self.watch.look(&contents)
+            {
+                return;
+            }
+        }
+    }
+
+    async fn judged(&mut self) {
+        if let Some(contents) = contents(&self.paths).await {
+            self.watch.judged(&contents);
+        }
+    }
+}
+
+/// `None` while one of them cannot be read: it may be on its way.
+async fn contents(paths: &[PathBuf]) -> Option<Vec<Vec<u8>>> {
+    let mut contents = Vec::with_capacity(paths.len());
+    for path in paths {
+        contents.push(tokio::fs::read(path).await.ok()?);
+    }
+    Some(contents)
 }

@@ -26,13 +26,12 @@ impl Signals {
         })
     }
 
-    /// The next signal to end, by name. SIGHUP asks for a reload, which does not exist yet, and must not end a worker.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    /// The next signal to end, by name.
+    async fn next(&mut self) -> &'static str {
         loop {
             match self.next_of_all().await {
-                "SIGHUP" => {
-                    tracing::warn!("SIGHUP: reloading is not in this version yet; restart to read the file anew")
-                }
+                // A worker that leaves has no use for another configuration.
+                "SIGHUP" => {}
                 signal => return signal,
             }
         }
@@ -50,7 +49,8 @@ impl Signals {
         self.next().await
     }
 
-    /// The next signal of any kind: a terminal that closes says SIGHUP.
+    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
+    /// too.
     pub(crate) async fn next_of_all(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
+use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
 #[cfg(feature = "appproxy-legacy")]
 use appproxy_core::config::worker::Mode;
@@ -12,13 +13,14 @@ use tokio::task::JoinSet;
 
 use crate::body::Bounds;
 use crate::clock::Clock;
-use crate::listen::{BoundAddress, Listener, Plane};
+use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
+use crate::plane::Plane;
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-use crate::{Failed, admin, data, tls};
+use crate::{Failed, admin, data, logs, tls};
 
 /// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
@@ -32,7 +34,9 @@ pub struct Running {
 
 struct Planes {
     data: Plane,
+    admin: Plane,
     admin_phases: Phases,
+    admin_token: admin::Token,
     tasks: JoinSet<()>,
 }
 
@@ -54,7 +58,7 @@ impl Running {
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
-            bodies: Bounds::new(config.server.max_buffered, config.server.idle_timeout),
+            bodies: Bounds::new(&config.server),
             rules: ExchangeRules::from(&config),
             situation: match config.worker {
                 Some(_) => Control::Unknown,
@@ -74,22 +78,27 @@ impl Running {
         let admin_address = bound(&admin_listener)?;
 
         let phases = node.phases.clone();
-        let data = Plane::new(data::router(node.clone()), &config.server, node.metrics.connections.clone(), phases);
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
+        let router = data::router(node.clone());
+        let open = node.metrics.connections.clone();
+        let data = Plane::new(router, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
-        let admin_router = admin::router(node.clone(), config.admin.token.clone());
-        let admin = Plane::new(admin_router, &config.server, Default::default(), admin_phases.clone());
+        let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
+        let admin_router = admin::router(node.clone(), admin_token.clone());
+        let admin =
+            Plane::new(admin_router, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(data.clone().accept(listener));
         }
-        tasks.spawn(admin.accept(admin_listener));
+        tasks.spawn(admin.clone().accept(admin_listener));
 
         let membership = Membership::join(candidate, ends, &config, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }
         tracing::info!(address = %admin_address, "admin listening");
-        let planes = Planes { data, admin_phases, tasks };
+        let planes = Planes { data, admin, admin_phases, admin_token, tasks };
         Ok(Self { data: data_addresses, admin: admin_address, node, planes, membership, config })
     }
 
@@ -115,6 +124,42 @@ impl Running {
     /// is served would never change again, so the process had better end and be started anew.
     pub async fn broken(&mut self) -> Failed {
         self.membership.broken().await
+    }
+
+    /// Puts another configuration in force, whole or not at all, and tells what became of it. Requests under way go on.
+    ///
+    /// # Errors
+    /// What of it cannot be had here, in words; everything is as it was then.
+    pub async fn reload(&mut self, read: Config) -> Result<Plan, String> {
+        let plan = plan(&self.config, read);
+        let (before, config) = (&self.config, &plan.config);
+        // First what may fail.
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose()?;
+        let connects_otherwise = before.request.connect_timeout != config.request.connect_timeout;
+        let upstream = connects_otherwise.then(|| Upstream::new(config.request.connect_timeout)).transpose()?;
+        if before.logging != config.logging {
+            logs::change(&config.logging)?;
+        }
+        let bounded_otherwise = before.server.max_buffered != config.server.max_buffered
+            || before.server.idle_timeout != config.server.idle_timeout;
+        self.node.equip(upstream, bounded_otherwise.then(|| Bounds::new(&config.server)));
+        self.planes.data.reload(&config.server, tls);
+        self.planes.admin.reload(&config.server, None);
+        self.planes.admin_token.store(config.admin.token.clone().map(Arc::new));
+        self.membership.configure(config, plan.rekeyed.clone(), ExchangeRules::from(config)).await;
+        self.config = plan.config.clone();
+        Ok(plan)
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counts a reading of the configuration: `applied`, `unchanged` or `refused`.
+    pub(crate) fn count_reload(&self, outcome: &'static str) {
+        self.node.metrics.reloaded(outcome);
     }
 
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.

@@ -1,9 +1,11 @@
-//! Which certificates we trust towards the coordinator and the bus: the system's, and `ca_file`'s.
+//! Certificates: ours, for listeners, and those we trust towards the coordinator and the bus: the system's, and
+//! `ca_file`'s.
 
 use std::sync::Arc;
 
-use rustls::pki_types::{CertificateDer, pem::PemObject};
-use rustls::{ClientConfig, RootCertStore};
+use appproxy_core::config::server::TlsFiles;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// Makes ring the process's TLS provider. Without it the redis crate's TLS would panic on first use.
 pub(crate) fn install_provider() {
@@ -25,6 +27,28 @@ fn trusted(ca_file: Option<&str>) -> Result<Vec<CertificateDer<'static>>, String
         roots.extend(read);
     }
     Ok(roots)
+}
+
+/// The server side of TLS: versions 1.2 and 1.3. The error names the file.
+pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
+    let TlsFiles { cert_file, key_file } = files;
+    let chain = CertificateDer::pem_file_iter(cert_file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("server.tls.cert_file {cert_file}: {error}; it must be a readable PEM file"))?;
+    if chain.is_empty() {
+        return Err(format!("server.tls.cert_file {cert_file}: no certificate in it; put the chain there in PEM form"));
+    }
+    let key = PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|error| format!("server.tls.key_file {key_file}: {error}; it must hold a private key in PEM form"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("server.tls: {cert_file} and {key_file} do not go together: {error}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 /// The client side of TLS for `https://`.

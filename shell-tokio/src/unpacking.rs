@@ -6,6 +6,7 @@ use std::sync::Arc;
 use appproxy_core::exchange::{Admitted, Answer, Denial, Gated};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::body::reserve;
 use crate::data::record;
@@ -14,11 +15,12 @@ use crate::node::Node;
 /// What becomes of a request whose body is packed, and the room that its unpacked body takes.
 pub(crate) async fn routed(
     node: &Arc<Node>,
+    began: Instant,
     gated: Gated,
     packed: Bytes,
     mut room: Option<OwnedSemaphorePermit>,
 ) -> Result<(Admitted, Option<OwnedSemaphorePermit>), Box<Answer>> {
-    let done = Unclaimed { node: node.clone(), result: None };
+    let done = Unclaimed { node: node.clone(), began, result: None };
     let unpacking = tokio::task::spawn_blocking(move || {
         let mut done = done;
         done.result = Some(done.node.see(|seen| gated.route(packed, seen)));
@@ -34,7 +36,7 @@ pub(crate) async fn routed(
     };
     let Some(result) = done.result.take() else { unreachable!("a result is taken once") };
     let admitted = result?;
-    match reserve(&mut room, admitted.body_len(), &node.bodies) {
+    match reserve(&mut room, admitted.body_len(), &node.bodies()) {
         Ok(()) => Ok((admitted, room)),
         Err(denial) => Err(refused(node, admitted, &denial)),
     }
@@ -47,6 +49,7 @@ fn refused(node: &Node, admitted: Admitted, denial: &Denial) -> Box<Answer> {
 /// A result that is recorded when its client has gone away meanwhile.
 struct Unclaimed {
     node: Arc<Node>,
+    began: Instant,
     result: Option<Result<Admitted, Box<Answer>>>,
 }
 
@@ -57,6 +60,6 @@ impl Drop for Unclaimed {
             Some(Err(answer)) => answer.outcome,
             None => return,
         };
-        record(&self.node, &outcome, None);
+        record(&self.node, &outcome, self.began, None);
     }
 }

@@ -6,6 +6,7 @@
 //! - [`redis::Redis`]: a redis-server of the test's own, which can be killed, restarted and frozen.
 //! - [`world::World`]: a worker with everything it lives among, made from a [`setup::Setup`].
 //! - [`puppet::Puppet`]: a replica played by the test, byte by byte.
+//! - [`shell::Shell`]: which program is under test.
 //! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
 //! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
@@ -22,6 +23,7 @@ pub mod repository;
 pub mod resp;
 pub mod scratch;
 pub mod setup;
+pub mod shell;
 pub mod simulation;
 pub mod wait;
 pub mod worker;

@@ -1,6 +1,8 @@
 //! Programs under test: started, listened to, signalled, and ended with the test.
 
+use std::env;
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -114,6 +116,18 @@ impl Drop for Program {
             eprintln!("the last lines of {}:\n{}", self.name, self.log.tail(60));
         }
     }
+}
+
+/// Only what finding programs and folders, and measuring coverage, needs is taken over.
+pub(crate) fn clean_command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    for name in ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE"] {
+        if let Some(value) = env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command
 }
 
 #[cfg(test)]

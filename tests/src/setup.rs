@@ -3,12 +3,14 @@
 use appproxy_fixtures::wire::Dialect;
 
 use crate::puppet::Puppet;
+use crate::shell::Shell;
 use crate::world::World;
 
 /// What differs from an ordinary world. Ordinary: a bus, both dialects, pulls so rare that only events can have brought
 /// a change within a test's patience.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    pub(crate) shell: Shell,
     pub(crate) api_secret: String,
     pub(crate) redis_password: Option<String>,
     pub(crate) bus: bool,
@@ -23,9 +25,12 @@ pub struct Setup {
     pub(crate) environment: Vec<(String, String)>,
 }
 
-impl Default for Setup {
-    fn default() -> Self {
+impl Setup {
+    /// An ordinary world around a shell's program.
+    #[must_use]
+    pub fn of(shell: Shell) -> Self {
         Self {
+            shell,
             api_secret: "the-api-secret".to_owned(),
             redis_password: None,
             bus: true,
@@ -40,9 +45,7 @@ impl Default for Setup {
             environment: Vec::new(),
         }
     }
-}
 
-impl Setup {
     /// Another `api_secret`.
     #[must_use]
     pub fn api_secret(mut self, secret: &str) -> Self {

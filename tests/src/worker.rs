@@ -1,24 +1,19 @@
-//! The worker's own program, built and run.
+//! A worker's own program, running.
 
-use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
 use crate::http::Request;
 use crate::log::Log;
-use crate::process::Program;
+use crate::process::{Program, clean_command};
 use crate::scratch::Scratch;
 use crate::wait;
 
-/// Names a ready-built `appproxy-worker`; without it the tests build their own.
-pub const WORKER_VARIABLE: &str = "APPPROXY_TEST_WORKER";
-
-/// A running `appproxy-worker`, with the configuration file it was given.
+/// A running worker, with the configuration file it was given.
 #[derive(Debug)]
 pub struct Worker {
     program: Program,
@@ -27,16 +22,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `appproxy-worker run` on `config` (YAML) with `env` added to a nearly empty environment, so that what
-    /// happens to be set on a developer's machine changes no test.
-    ///
-    /// # Errors
-    /// When the program cannot be built or started.
-    pub fn start(config: &str, env: &[(&str, &str)]) -> io::Result<Self> {
-        Self::start_program(&worker_binary()?, config, env)
-    }
-
-    /// As [`Worker::start`] with another program that takes the same arguments.
+    /// Starts `program run` on `config` (YAML) with `env` added to a nearly empty environment.
     ///
     /// # Errors
     /// When the program cannot be started.
@@ -110,77 +96,13 @@ impl Worker {
     }
 }
 
-/// A command running the worker's program with `args`: for `check`, `demo` and the like, in the same nearly empty
-/// environment.
-///
-/// # Errors
-/// When the program cannot be built.
-pub fn worker_command<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> io::Result<Command> {
-    let mut command = clean_command(&worker_binary()?);
-    command.args(args);
-    Ok(command)
-}
-
-/// Only what finding programs and folders, and measuring coverage, needs is taken over.
-fn clean_command(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env_clear();
-    for name in ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE"] {
-        if let Some(value) = env::var_os(name) {
-            command.env(name, value);
-        }
-    }
-    command
-}
-
-/// The worker's program: the one [`WORKER_VARIABLE`] names, else built now, so that no test runs an old one.
-///
-/// # Errors
-/// When the build fails, or the variable names no file.
-pub fn worker_binary() -> io::Result<PathBuf> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    BUILT.get_or_init(find_worker).clone().map_err(io::Error::other)
-}
-
-fn find_worker() -> Result<PathBuf, String> {
-    if let Some(given) = env::var_os(WORKER_VARIABLE) {
-        let path = PathBuf::from(given);
-        return if path.is_file() { Ok(path) } else { Err(format!("{WORKER_VARIABLE}: no file {}", path.display())) };
-    }
-    // This test runs from <target>/<profile>/deps.
-    let this = env::current_exe().map_err(|e| e.to_string())?;
-    let profile_folder = this.ancestors().nth(2).ok_or("where is the target folder?")?;
-    let target = profile_folder.parent().ok_or("where is the target folder?")?;
-    let profile = match profile_folder.file_name().and_then(OsStr::to_str) {
-        Some("debug") | None => "dev",
-        Some(other) => other,
-    };
-    // The whole workspace, as the tests themselves were built: then features agree and nothing is built twice.
-    let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--workspace", "--bins", "--locked", "--quiet", "--profile", profile, "--target-dir"])
-        .arg(target)
-        .current_dir(crate::repository::root())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("cannot run cargo to build appproxy-worker: {e}"))?;
-    if !built.status.success() {
-        return Err(format!("appproxy-worker does not build:\n{}", String::from_utf8_lossy(&built.stderr)));
-    }
-    Ok(profile_folder.join(format!("appproxy-worker{}", env::consts::EXE_SUFFIX)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wait::PATIENCE;
     use std::io::{Read, Write};
     use std::net::TcpListener;
-
-    #[test]
-    fn the_worker_is_built_and_runs() {
-        let mut program = Program::start(worker_command(["--help"]).unwrap()).unwrap();
-        assert!(program.wait_exit(PATIENCE).success());
-    }
+    use std::process::Command;
 
     /// A program that takes a worker's arguments and does what the script says.
     fn pretended_worker(scratch: &Scratch, script: &str) -> Worker {

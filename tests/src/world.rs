@@ -107,7 +107,7 @@ impl World {
             environment.push((PASSWORD_VARIABLE, password));
         }
         environment.extend(self.setup.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let worker = match Worker::start(&self.config(), &environment) {
+        let worker = match self.setup.shell.start(&self.config(), &environment) {
             Ok(worker) => worker,
             Err(e) => panic!("{e}"),
         };

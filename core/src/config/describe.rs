@@ -67,6 +67,8 @@ pub fn describe(config: &Config) -> String {
     if let Some(file) = &config.journal.file {
         page.section(0, "journal");
         page.text(1, "file", file);
+        page.size(1, "part_size", config.journal.part_size);
+        page.plain(1, "older_parts", config.journal.older_parts);
     }
     page.text
 }

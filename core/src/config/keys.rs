@@ -174,6 +174,8 @@ pub const KEYS: &[KeyDoc] = &[
     live("logging.level", Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"]), "info", "what is logged"),
     live("logging.format", Kind::Choice(&["text", "json"]), "text", "how a line looks"),
     fixed("journal.file", Kind::Text, "-", "where control-plane inputs are recorded, without secrets"),
+    fixed("journal.part_size", Kind::Size, "64MiB", "inputs recorded in one part; then another is begun"),
+    fixed("journal.older_parts", Kind::Number, "4", "parts kept beside the one being written, the newest as FILE.1"),
     fixed("appproxy_router.enabled", Kind::Boolean, "required", "whether this process is a ROUTER worker"),
     fixed("appproxy_router.coordinator_url", Kind::Text, "required", "http or https address of the coordinator"),
     fixed("appproxy_router.api_secret", Kind::Secret, "required", "X-BackendAI-Token, the same in the whole cluster"),

@@ -41,10 +41,20 @@ pub struct Logging {
 }
 
 /// `journal`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
     /// Where control-plane inputs are recorded; `None` is nowhere.
     pub file: Option<String>,
+    /// Bytes of inputs after which another part is begun.
+    pub part_size: u64,
+    /// Parts kept beside the one being written.
+    pub older_parts: u32,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { file: None, part_size: 64 << 20, older_parts: 4 }
+    }
 }
 
 pub(super) const LEVELS: &[(&str, LogLevel)] = &[
@@ -71,7 +81,12 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Logging {
 /// Reads `journal`.
 pub(super) fn read_journal(reader: &mut Reader<'_>, root: &Section<'_>) -> Journal {
     let section = reader.section(root, "journal");
-    let journal = Journal { file: reader.value(&section, "file", forms::text) };
+    let default = Journal::default();
+    let journal = Journal {
+        file: reader.value(&section, "file", forms::text),
+        part_size: reader.value(&section, "part_size", forms::size).unwrap_or(default.part_size),
+        older_parts: reader.value(&section, "older_parts", forms::number).unwrap_or(default.older_parts),
+    };
     reader.finish(&section);
     journal
 }

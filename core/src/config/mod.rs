@@ -18,6 +18,7 @@ mod pending;
 pub mod problem;
 mod reader;
 mod reference;
+pub mod reload;
 pub mod routing;
 mod schema;
 pub mod server;

@@ -7,7 +7,6 @@ use super::tree::{Node, Value};
 const PENDING: &[(&str, &str)] = &[
     ("backends[].retry_override", "retry settings of one backend are not in effect yet"),
     ("backends[].role", "disaggregated serving is not in effect yet; the backend serves everything"),
-    ("server.tls", "listeners have no TLS yet: what clients send, keys included, is not encrypted"),
 ];
 
 /// Why this key has no effect yet; `None` when it has.

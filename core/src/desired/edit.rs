@@ -6,6 +6,8 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::digest::{self, Pseudonyms, StateDigest};
+use super::learned::Learned;
+use super::sub_domains::{Arrivals, SubDomains, claimed};
 use super::touched::Touched;
 use crate::trie::TrieMap;
 use crate::wire::circuit::Circuit;
@@ -17,7 +19,7 @@ use crate::wire::publication::Publication;
 #[derive(Clone)]
 pub struct Desired {
     pseudonyms: Pseudonyms,
-    circuits: BTreeMap<CircuitId, Circuit>,
+    pub(super) circuits: BTreeMap<CircuitId, Circuit>,
     publications: BTreeMap<Arc<str>, Arc<Publication>>,
     keys: BTreeMap<KeyId, ApiKey>,
     keys_loaded: bool,
@@ -28,8 +30,12 @@ pub struct Desired {
     claims: TrieMap<Arc<str>, Vec<Arc<Publication>>>,
     /// Names with more than one claimant: few, so that to ask is cheap.
     contested: BTreeSet<Arc<str>>,
+    pub(super) sub_domains: SubDomains,
+    pub(super) arrivals: Arrivals,
+    /// Not the coordinator's: what its replicas said. No part of the digest.
+    pub(super) learned: BTreeMap<EndpointId, Learned>,
     digest: StateDigest,
-    touched: Touched,
+    pub(super) touched: Touched,
 }
 
 impl Desired {
@@ -56,6 +62,9 @@ impl Desired {
             publications_of: BTreeMap::new(),
             claims: TrieMap::default(),
             contested: BTreeSet::new(),
+            sub_domains: SubDomains::new(),
+            arrivals: Arrivals::default(),
+            learned: BTreeMap::new(),
             digest: StateDigest::default(),
             touched: Touched::default(),
         }
@@ -64,6 +73,7 @@ impl Desired {
     /// Creates a circuit or replaces it whole.
     pub fn upsert_circuit(&mut self, circuit: Circuit) -> bool {
         let (id, fresh) = (circuit.id, circuit.routable());
+        let label = claimed(&circuit).map(Arc::from);
         let old = match self.circuits.entry(id) {
             Entry::Vacant(slot) => {
                 slot.insert(circuit);
@@ -79,6 +89,7 @@ impl Desired {
         }
         let before = old.as_ref().and_then(Circuit::routable);
         self.touched.endpoints.extend(before);
+        self.move_claim(id, old.as_ref().and_then(claimed).map(Arc::from), label);
         if let Some(old) = &old {
             self.digest.take(digest::of_circuit(old));
         }
@@ -97,6 +108,8 @@ impl Desired {
     pub fn remove_circuit(&mut self, id: CircuitId) -> bool {
         let Some(old) = self.circuits.remove(&id) else { return false };
         self.touched.circuits.insert(id);
+        self.arrivals.forget(id);
+        self.move_claim(id, claimed(&old).map(Arc::from), None);
         self.digest.take(digest::of_circuit(&old));
         if let Some(endpoint) = old.routable() {
             self.touched.endpoints.insert(endpoint);
@@ -295,6 +308,7 @@ impl Desired {
         Touched {
             circuits: self.circuits.keys().copied().collect(),
             endpoints: endpoints.copied().collect(),
+            sub_domains: self.sub_domains.keys().cloned().collect(),
             publications: self.publications.keys().cloned().collect(),
             names: self.names().cloned().collect(),
             keys: self.keys.keys().map(|id| (id.clone(), None)).collect(),
@@ -332,7 +346,7 @@ fn join(list: &mut Vec<Arc<Publication>>, publication: &Arc<Publication>) {
     }
 }
 
-fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+pub(super) fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
     if let Some(set) = index.get_mut(key) {
         set.remove(value);
         if set.is_empty() {

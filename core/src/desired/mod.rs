@@ -7,18 +7,24 @@ mod address;
 mod backend;
 mod digest;
 mod edit;
+mod learned;
+#[cfg(feature = "appproxy-legacy")]
+mod legacy;
 mod reconcile;
 mod report;
 #[cfg(feature = "appproxy-router")]
 mod router;
 mod rules;
+mod sub_domains;
 mod touched;
 
 pub use address::{X_API_KEY, X_GOOG_API_KEY};
 pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documented_weight};
 pub use digest::{StateDigest, pseudonym, pseudonymised};
 pub use edit::Desired;
+pub use learned::Learned;
 pub use reconcile::{Reconciled, RouteBackend, circuit_backends, name_report, reconcile};
-pub use report::{StateReport, circuit_report, publication_report};
+pub use report::{StateReport, circuit_report, publication_report, sub_domain_report};
 pub use rules::{EndpointTerms, Rules};
+pub use sub_domains::Arrivals;
 pub use touched::Touched;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::backend::{Backend, documented_weight};
 use super::edit::Desired;
-use super::report::{StateReport, circuit_report, publication_report};
+use super::report::{StateReport, circuit_report, publication_report, sub_domain_report};
 use super::rules::{EndpointTerms, Rules};
 use crate::wire::circuit::{Circuit, Protocol};
 use crate::wire::ids::GroupId;
@@ -43,6 +43,7 @@ pub fn reconcile(desired: &Desired, rules: Rules) -> Reconciled {
             backends.insert(route.backend.name.clone(), route.backend);
         }
     }
+    reports.extend(rules.sub_domains(desired).filter_map(|label| sub_domain_report(desired, label)));
     reports.extend(desired.publications().values().filter_map(|one| publication_report(one)));
     reports.extend(desired.names().filter_map(|name| name_report(desired, name)));
     let mut by_hash: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -4,6 +4,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::edit::Desired;
 use crate::wire::circuit::{AppMode, Circuit, Ratio};
 use crate::wire::ids::{CircuitId, KeyId};
 use crate::wire::publication::Publication;
@@ -31,6 +32,24 @@ pub enum StateReport {
         /// The entries as they came, each cut to [`crate::limits::QUOTED_CHARS`].
         entries: Vec<String>,
         /// Whether nothing readable is left, so that the key is refused everywhere.
+        nobody: bool,
+    },
+    /// Several circuits claim one sub-domain: the others are kept aside (worker-protocol 9).
+    SubDomainClaimed {
+        /// The sub-domain.
+        sub_domain: Arc<str>,
+        /// The circuit that is served there.
+        served: CircuitId,
+        /// The others, sorted.
+        aside: Vec<CircuitId>,
+    },
+    /// Entries of a circuit's address list could not be read.
+    CircuitAddressesRejected {
+        /// The circuit.
+        circuit_id: CircuitId,
+        /// The entries as they came, each cut to [`crate::limits::QUOTED_CHARS`].
+        entries: Vec<String>,
+        /// Whether nothing readable is left, so that nobody is let in.
         nobody: bool,
     },
     /// A circuit that is not for inference: tracked, never served (worker-protocol 9).
@@ -62,6 +81,8 @@ impl StateReport {
             Self::NameClaimed { .. } => "name_claimed",
             Self::HashShared { .. } => "hash_shared",
             Self::AddressesRejected { .. } => "addresses_rejected",
+            Self::SubDomainClaimed { .. } => "sub_domain_claimed",
+            Self::CircuitAddressesRejected { .. } => "circuit_addresses_rejected",
             Self::CircuitIgnored { .. } => "circuit_ignored",
             Self::CircuitRatios { .. } => "circuit_ratios",
             Self::PublicationRatios { .. } => "publication_ratios",
@@ -90,6 +111,19 @@ impl fmt::Display for StateReport {
                  192.0.2.0/24, 2001:db8::/32): {}{}",
                 list(entries.iter().map(|entry| entry.as_str())),
                 if *nobody { "; no entry is left, so the key is refused everywhere" } else { "" }
+            ),
+            Self::SubDomainClaimed { sub_domain, served, aside } => write!(
+                f,
+                "several circuits claim the sub-domain {sub_domain:?}: {served} is served there, and not {}. Remove the \
+                 others from the coordinator",
+                list(aside.iter().map(ToString::to_string).collect::<Vec<_>>().iter().map(String::as_str))
+            ),
+            Self::CircuitAddressesRejected { circuit_id, entries, nobody } => write!(
+                f,
+                "circuit {circuit_id}: entries of allowed_client_ips are neither an address nor a network (192.0.2.7, \
+                 192.0.2.0/24, 2001:db8::/32): {}{}",
+                list(entries.iter().map(String::as_str)),
+                if *nobody { "; no entry is left, so nobody is let in" } else { "" }
             ),
             Self::CircuitIgnored { circuit_id } => {
                 write!(f, "circuit {circuit_id} is not for inference and is not served here")
@@ -141,6 +175,15 @@ pub fn publication_report(publication: &Publication) -> Option<StateReport> {
     let mut places: Vec<String> = odd_ones.map(|mapping| format!("mappings[{}]", mapping.endpoint_id)).collect();
     places.sort();
     (!places.is_empty()).then(|| StateReport::PublicationRatios { model: publication.model.clone(), places })
+}
+
+/// The conflict over a sub-domain, when several circuits claim it.
+#[must_use]
+pub fn sub_domain_report(desired: &Desired, sub_domain: &Arc<str>) -> Option<StateReport> {
+    let served = desired.holder(sub_domain)?.id;
+    let aside: Vec<CircuitId> =
+        desired.claimants(sub_domain).map(|circuit| circuit.id).filter(|id| *id != served).collect();
+    (!aside.is_empty()).then(|| StateReport::SubDomainClaimed { sub_domain: sub_domain.clone(), served, aside })
 }
 
 fn odd(ratio: Ratio) -> bool {

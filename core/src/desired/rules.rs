@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::edit::Desired;
+#[cfg(feature = "appproxy-legacy")]
+use super::legacy;
 #[cfg(feature = "appproxy-router")]
 use super::router;
 use crate::wire::ids::EndpointId;
@@ -19,6 +21,9 @@ pub enum Rules {
     /// The ROUTER worker: publications say which endpoints serve which names (worker-protocol 6).
     #[cfg(feature = "appproxy-router")]
     Router,
+    /// The legacy worker: every circuit serves what its replicas list (worker-protocol 4.3).
+    #[cfg(feature = "appproxy-legacy")]
+    Legacy,
 }
 
 /// What the rules say of one endpoint, for every circuit of it.
@@ -41,6 +46,8 @@ impl Rules {
             }
             #[cfg(feature = "appproxy-router")]
             Self::Router => router::endpoint_terms(desired, endpoint),
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Legacy => legacy::endpoint_terms(desired, endpoint),
         }
     }
 
@@ -48,12 +55,29 @@ impl Rules {
     #[must_use]
     pub fn publication<'a>(self, desired: &'a Desired, model: &str) -> Option<&'a Publication> {
         match self {
-            Self::StaticOnly => {
+            #[cfg(feature = "appproxy-router")]
+            Self::Router => desired.publications().get(model).map(AsRef::as_ref),
+            _ => {
                 let _ = (desired, model);
                 None
             }
+        }
+    }
+
+    /// The sub-domains that circuits claim, when they count.
+    pub(super) fn sub_domains(self, desired: &Desired) -> impl Iterator<Item = &Arc<str>> {
+        self.has_registry().then(|| desired.sub_domains.keys()).into_iter().flatten()
+    }
+
+    /// Whether circuits are met by their sub-domains.
+    #[must_use]
+    pub const fn has_registry(self) -> bool {
+        match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Legacy => true,
             #[cfg(feature = "appproxy-router")]
-            Self::Router => desired.publications().get(model).map(AsRef::as_ref),
+            Self::Router => false,
+            Self::StaticOnly => false,
         }
     }
 
@@ -61,12 +85,12 @@ impl Rules {
     #[must_use]
     pub fn claims<'a>(self, desired: &'a Desired, name: &str) -> Vec<&'a Publication> {
         match self {
-            Self::StaticOnly => {
+            #[cfg(feature = "appproxy-router")]
+            Self::Router => desired.claims(name).collect(),
+            _ => {
                 let _ = (desired, name);
                 Vec::new()
             }
-            #[cfg(feature = "appproxy-router")]
-            Self::Router => desired.claims(name).collect(),
         }
     }
 }

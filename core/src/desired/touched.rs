@@ -13,6 +13,8 @@ pub struct Touched {
     pub circuits: BTreeSet<CircuitId>,
     /// Endpoints whose circuits or mappings changed.
     pub endpoints: BTreeSet<EndpointId>,
+    /// Sub-domains whose claimants came, changed or went.
+    pub sub_domains: BTreeSet<Arc<str>>,
     /// Publications that came, changed or went, by primary name.
     pub publications: BTreeSet<Arc<str>>,
     /// Names whose claimants changed, or whose claimants' mappings did.

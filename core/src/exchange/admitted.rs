@@ -17,12 +17,16 @@ pub struct Admitted {
     /// The model that is served: the one asked for, or one of its chain.
     pub(super) model: Arc<str>,
     pub(super) pool: PoolKey,
+    /// Further pools of the same model.
+    pub(super) siblings: Vec<PoolKey>,
     pub(super) body: Bytes,
     /// Where the model stands in the body; `None` when it stands in the path.
     pub(super) place: Option<Peek>,
     /// What the strategies by key go by.
     pub(super) key: u64,
     pub(super) sticky: Option<u64>,
+    /// What parts requests over several pools of one model.
+    pub(super) spread: u64,
 }
 
 impl core::fmt::Debug for Admitted {

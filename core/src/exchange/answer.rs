@@ -39,6 +39,22 @@ impl Answer {
         Self::refusal(trail, denial)
     }
 
+    /// The whole answer as HTTP/1.1, after which the connection closes: for a shell whose HTTP library never saw the
+    /// request.
+    #[must_use]
+    pub fn http1(&self) -> Vec<u8> {
+        let mut wire = format!("HTTP/1.1 {}\r\nconnection: close\r\n", self.status).into_bytes();
+        for (name, value) in &self.headers {
+            wire.extend_from_slice(name.as_str().as_bytes());
+            wire.extend_from_slice(b": ");
+            wire.extend_from_slice(value.as_bytes());
+            wire.extend_from_slice(b"\r\n");
+        }
+        wire.extend_from_slice(b"\r\n");
+        wire.extend_from_slice(&self.body);
+        wire
+    }
+
     pub(super) fn refusal(trail: Trail, denial: &Denial) -> Box<Self> {
         let body = denial.body(trail.surface, trail.request_id());
         let mut answer = Self::json(trail, denial.status, body, Some(denial.code));

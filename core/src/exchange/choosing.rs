@@ -17,6 +17,7 @@ use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
 use super::selection::{Ask, Choice, Selection};
+use super::surface::Surface;
 use crate::desired::Backend;
 use crate::serving::{AttemptEnd, ExchangeEnded, Health, ModelPool, PoolKey};
 use crate::time::Moment;
@@ -135,9 +136,12 @@ impl Tries {
         self.admitted.passage
     }
 
-    /// Whether the body may be sent twice.
+    /// Whether the request may be sent twice: its body is kept, and nobody knows of a harm that comes of it. What goes
+    /// through as it is may have acted, unless its method is a safe one.
     pub(super) fn replayable(&self, rules: &ExchangeRules) -> bool {
-        u64::try_from(self.admitted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
+        let Passage { parts, .. } = &self.admitted.passage;
+        (!self.admitted.passage.is_raw() || parts.method.is_safe())
+            && u64::try_from(self.admitted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
     }
 
     /// The same replica at once, without counting anything.
@@ -261,7 +265,7 @@ impl Tries {
         Ask {
             strategy: node.rules.strategy,
             tried: &passage.trail.attempts,
-            surface: Some(passage.trail.surface),
+            surface: self.surface(),
             sticky: sticky.map(|key| mix(key ^ spread)),
             key: mix(key ^ spread),
             draw: mix(passage.entropy ^ attempts),
@@ -272,18 +276,44 @@ impl Tries {
 
     /// What the model that is up resolves to now.
     fn pool_now<'a>(&self, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        let Admitted { passage, model, pool, .. } = &self.admitted;
         match self.fallback {
-            Fallback::NotYet => self.admitted.passage.holder.pool(&self.admitted.model, node),
-            // The operator configured the chain: whose key it is does not matter there.
-            Fallback::At { .. } => any_pool(&self.admitted.model, node),
+            Fallback::NotYet => passage.holder.granted_pool(pool, model, node),
+            Fallback::At { .. } => passage.holder.stand_in_pool(pool, model, node),
         }
     }
 
-    /// Takes the next model of the chain that has a candidate, if there is one.
+    /// Whose protocol the replica must speak. Whoever asks one circuit knows what it speaks.
+    fn surface(&self) -> Option<Surface> {
+        let own = matches!(self.fallback, Fallback::NotYet) && self.admitted.passage.holder.is_pinned();
+        (!own).then_some(self.admitted.passage.trail.surface)
+    }
+
+    fn speaks(&self, backend: &Backend) -> bool {
+        self.surface().is_none_or(|surface| speaks(backend.kind, surface))
+    }
+
+    /// Takes the next pool of the same model that has a candidate, if there is one.
+    fn next_sibling(&mut self, node: Node<'_>) -> bool {
+        while let Some(key) = self.admitted.siblings.pop() {
+            let pool = self.admitted.passage.holder.granted_pool(&key, &self.admitted.model, node);
+            if pool.is_some_and(|pool| self.untried(pool)) {
+                self.admitted.pool = key;
+                self.same = None;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the next pool of the same model, or else the next model of the chain, that has a candidate, if there is one.
     fn move_on(&mut self, node: Node<'_>) -> bool {
+        if self.next_sibling(node) {
+            return true;
+        }
         let (order, mut next, mut pools) = match &mut self.fallback {
             Fallback::At { order, next, pools } => (order.clone(), *next, core::mem::take(pools)),
-            Fallback::NotYet => match chain_of(&self.admitted, node.rules) {
+            Fallback::NotYet => match chain_of(&self.admitted, node) {
                 Some(order) => (order.clone(), 0, Vec::new()),
                 None => return false,
             },
@@ -292,8 +322,10 @@ impl Tries {
         let mut found = false;
         while let Some(model) = order.get(next) {
             next += 1;
-            let Some(pool) = any_pool(model, node).filter(|pool| !pools.contains(&pool.key)) else { continue };
-            if self.untried(pool) {
+            let Admitted { passage, spread, .. } = &self.admitted;
+            let pool = passage.holder.stand_in(model, *spread, node);
+            let Some(pool) = pool.filter(|pool| !pools.contains(&pool.key)) else { continue };
+            if self.untried_stand_in(pool) {
                 self.admitted.model = model.clone();
                 self.admitted.pool = pool.key.clone();
                 self.trail().fallback = Some(model.clone());
@@ -309,15 +341,23 @@ impl Tries {
 
     /// Whether the pool has a candidate that speaks the surface and was not tried.
     fn untried(&self, pool: &ModelPool) -> bool {
-        let trail = &self.admitted.passage.trail;
-        let tried = |backend: &Backend| trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name);
-        serving(pool).any(|backend| speaks(backend.kind, trail.surface) && !tried(backend))
+        serving(pool).any(|backend| self.speaks(backend) && !self.tried(backend))
+    }
+
+    /// The same for what is no pool of the model that was asked for.
+    fn untried_stand_in(&self, pool: &ModelPool) -> bool {
+        let surface = self.admitted.passage.trail.surface;
+        serving(pool).any(|backend| speaks(backend.kind, surface) && !self.tried(backend))
+    }
+
+    fn tried(&self, backend: &Backend) -> bool {
+        self.admitted.passage.trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name)
     }
 
     /// The replica of the last attempt, when the pool has no other.
     fn only_replica(&self, pool: &ModelPool) -> Option<Arc<str>> {
         let last = &self.admitted.passage.trail.attempts.last()?.ended.backend;
-        let mut all = serving(pool).filter(|backend| speaks(backend.kind, self.admitted.passage.trail.surface));
+        let mut all = serving(pool).filter(|backend| self.speaks(backend));
         let only = all.next()?;
         (all.next().is_none() && only.name == *last).then(|| last.clone())
     }
@@ -350,17 +390,19 @@ impl Tries {
     }
 }
 
-/// The models after the one asked for; those of the primary name stand in for its aliases as well.
-fn chain_of<'a>(admitted: &Admitted, rules: &'a ExchangeRules) -> Option<&'a Arc<[Arc<str>]>> {
-    rules.fallbacks.after(&admitted.model).or_else(|| match &admitted.pool {
-        PoolKey::Publication(primary) => rules.fallbacks.after(primary),
+/// The models after the one asked for; those of the primary name stand in for its aliases as well, those of a circuit's
+/// canonical model for all that it lists.
+fn chain_of<'a>(admitted: &Admitted, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
+    // What names no model has nothing that could stand in for it.
+    if admitted.passage.is_raw() {
+        return None;
+    }
+    let fallbacks = &node.rules.fallbacks;
+    fallbacks.after(&admitted.model).or_else(|| match &admitted.pool {
+        PoolKey::Publication(primary) => fallbacks.after(primary),
+        PoolKey::Circuit(id) => fallbacks.after(node.view.registry().circuit(*id)?.canonical()?),
         PoolKey::Contested(_) | PoolKey::Static(_) => None,
     })
-}
-
-/// What serves a name, published or static.
-fn any_pool<'a>(model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
-    node.view.model(model).or_else(|| node.view.static_model(model))
 }
 
 /// What may be picked of a pool.

@@ -53,6 +53,8 @@ pub struct ReplyHead {
 pub struct Committed {
     trail: Trail,
     status: StatusCode,
+    /// Whether it is the WebSocket that was asked for.
+    upgraded: bool,
     /// Whether an error event can be added to the body: it is an uncompressed event stream without a length.
     event_stream: bool,
     body_bytes: u64,
@@ -66,6 +68,18 @@ impl Committed {
     #[must_use]
     pub const fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    /// Whether the replica took up the WebSocket that the client asked for (status 101): once the head is sent, both
+    /// connections carry bytes that are nobody's but the client's and the replica's, until one of them ends.
+    #[must_use]
+    pub const fn is_upgrade(&self) -> bool {
+        self.upgraded
+    }
+
+    /// Notes bytes that went to the client over the opened WebSocket.
+    pub const fn carried(&mut self, bytes: u64) {
+        self.body_bytes = self.body_bytes.saturating_add(bytes);
     }
 
     /// Notes a chunk that is passed on to the client.
@@ -127,21 +141,34 @@ pub(super) fn commit(
         passage.trail.credential_refused = true;
         return Err(passage.refuse(&upstream_error()));
     }
+    let upgraded =
+        status == StatusCode::SWITCHING_PROTOCOLS && passage.asks_upgrade() && headers::grants_upgrade(&headers);
     // An upgrade that nobody asked for: what follows is no answer.
-    if status.is_informational() {
+    if status.is_informational() && !upgraded {
         return Err(passage.refuse(&upstream_error()));
     }
-    if status.is_server_error() && !tells_more(&headers) {
+    if status.is_server_error() && !passage.is_raw() && !tells_more(&headers) {
         return Err(reworded(passage, status, &headers));
     }
-    let event_stream = is_event_stream(&headers);
+    // Nobody knows what the events of an application look like.
+    let event_stream = is_event_stream(&headers) && !passage.is_raw();
     headers::inbound(&mut headers, &passage.trail);
+    if upgraded {
+        headers::ask_upgrade(&mut headers);
+    }
     let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     if waits && !headers.contains_key(RETRY_AFTER) {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     }
-    let committed =
-        Committed { trail: passage.trail, status, event_stream, body_bytes: 0, tail: Tail::default(), _ticket: ticket };
+    let committed = Committed {
+        trail: passage.trail,
+        status,
+        upgraded,
+        event_stream,
+        body_bytes: 0,
+        tail: Tail::default(),
+        _ticket: ticket,
+    };
     Ok((committed, ReplyHead { status, headers }))
 }
 

@@ -53,6 +53,17 @@ impl Control {
         }
     }
 
+    /// Whether the coordinator's state was ever pulled; true where there is no coordinator.
+    #[must_use]
+    pub const fn has_pulled(&self) -> bool {
+        match self {
+            Self::Alone { .. } => true,
+            #[cfg(feature = "appproxy-common")]
+            Self::Worker { standing, .. } => standing.last_full_pull.is_some(),
+            Self::Unknown => false,
+        }
+    }
+
     /// Whether model API keys may be trusted.
     #[must_use]
     #[cfg_attr(not(feature = "appproxy-common"), expect(unused_variables, reason = "only a worker's state ages"))]

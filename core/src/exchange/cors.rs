@@ -51,10 +51,16 @@ pub(super) fn is_preflight(parts: &Parts) -> bool {
     parts.method == Method::OPTIONS && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// What the paths of this server take.
+pub(super) const OWN_METHODS: &str = "GET, HEAD, POST, DELETE";
+/// What a circuit's replicas may take.
+#[cfg(feature = "appproxy-legacy")]
+pub(super) const EVERY_METHOD: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// The headers of the answer to a pre-flight; the grant itself comes with [`mark`].
-pub(super) fn preflight(asked: &HeaderMap) -> HeaderMap {
+pub(super) fn preflight(asked: &HeaderMap, methods: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     // `*` would leave out `Authorization`.
     if let Some(wanted) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());

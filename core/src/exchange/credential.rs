@@ -30,6 +30,14 @@ pub(super) fn take(parts: &mut Parts, surface: Surface) -> Result<Option<TokenHa
     Ok(shown.or(in_query))
 }
 
+/// The operator key that a request shows, where other credentials are good as well.
+#[cfg(feature = "appproxy-legacy")]
+pub(super) fn operator(parts: &mut Parts, surface: Surface, node: Node<'_>) -> Result<Option<KeyRecord>, Denial> {
+    let Some(hash) = take(parts, surface)? else { return Ok(None) };
+    let record = node.rules.operator_keys.judge(&hash, node.now.wall);
+    record.map(|record| valid(record, node)).transpose()
+}
+
 /// Who the key makes of the request.
 pub(super) fn judge(shown: Option<TokenHash>, node: Node<'_>) -> Result<Holder, Denial> {
     let gate = node.rules.key_gate;

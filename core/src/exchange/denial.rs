@@ -24,7 +24,15 @@ pub enum Code {
     InvalidApiKey,
     /// A key past its end.
     ExpiredApiKey,
-    /// The key may not be used from this address.
+    /// No access token, where a circuit needs one (legacy worker).
+    MissingToken,
+    /// Not a token of ours, or not valid yet.
+    InvalidToken,
+    /// A token past its end.
+    ExpiredToken,
+    /// A good token, for another circuit.
+    TokenMismatch,
+    /// The key or the circuit may not be used from this address.
     IpNotAllowed,
     /// The key may not use this model.
     ModelNotAllowed,
@@ -36,6 +44,8 @@ pub enum Code {
     UnknownPath,
     /// The path does not take this method.
     MethodNotAllowed,
+    /// The body came too slowly.
+    RequestTimeout,
     /// The body is larger than `server.max_body_size`.
     BodyTooLarge,
     /// The body's `content-encoding` cannot be read.
@@ -60,7 +70,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for tables and metrics.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 28] = [
         Self::InvalidJson,
         Self::MissingModel,
         Self::InvalidModel,
@@ -68,12 +78,17 @@ impl Code {
         Self::MissingApiKey,
         Self::InvalidApiKey,
         Self::ExpiredApiKey,
+        Self::MissingToken,
+        Self::InvalidToken,
+        Self::ExpiredToken,
+        Self::TokenMismatch,
         Self::IpNotAllowed,
         Self::ModelNotAllowed,
         Self::ModelNotFound,
         Self::EndpointNotFound,
         Self::UnknownPath,
         Self::MethodNotAllowed,
+        Self::RequestTimeout,
         Self::BodyTooLarge,
         Self::UnsupportedEncoding,
         Self::RateLimitExceeded,
@@ -97,12 +112,17 @@ impl Code {
             Self::MissingApiKey => "missing_api_key",
             Self::InvalidApiKey => "invalid_api_key",
             Self::ExpiredApiKey => "expired_api_key",
+            Self::MissingToken => "missing_token",
+            Self::InvalidToken => "invalid_token",
+            Self::ExpiredToken => "expired_token",
+            Self::TokenMismatch => "token_mismatch",
             Self::IpNotAllowed => "ip_not_allowed",
             Self::ModelNotAllowed => "model_not_allowed",
             Self::ModelNotFound => "model_not_found",
             Self::EndpointNotFound => "endpoint_not_found",
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::RequestTimeout => "request_timeout",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedEncoding => "unsupported_encoding",
             Self::RateLimitExceeded => "rate_limit_exceeded",
@@ -123,10 +143,17 @@ impl Code {
             Self::InvalidJson | Self::MissingModel | Self::InvalidModel | Self::InvalidRequest => {
                 StatusCode::BAD_REQUEST
             }
-            Self::MissingApiKey | Self::InvalidApiKey | Self::ExpiredApiKey => StatusCode::UNAUTHORIZED,
+            Self::MissingApiKey
+            | Self::InvalidApiKey
+            | Self::ExpiredApiKey
+            | Self::MissingToken
+            | Self::InvalidToken
+            | Self::ExpiredToken
+            | Self::TokenMismatch => StatusCode::UNAUTHORIZED,
             Self::IpNotAllowed | Self::ModelNotAllowed => StatusCode::FORBIDDEN,
             Self::ModelNotFound | Self::EndpointNotFound | Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
@@ -200,10 +227,16 @@ impl Denial {
         Self::new(Code::Overloaded, "This server is at its limit. Try again shortly.")
     }
 
-    /// For the shell: the body ended before it was whole, or took too long.
+    /// For the shell: the body's chunks are malformed.
     #[must_use]
-    pub fn body_cut_off() -> Self {
-        Self::new(Code::InvalidRequest, "The request body ended before it was complete. Send the request again.")
+    pub fn body_malformed() -> Self {
+        Self::new(Code::InvalidRequest, "The chunks of the request body are malformed. Send the request again.")
+    }
+
+    /// For the shell: the body came more slowly than [`super::Uploading`] allows.
+    #[must_use]
+    pub fn body_too_slow() -> Self {
+        Self::new(Code::RequestTimeout, "The request body came too slowly. Send the request again, faster.")
     }
 
     /// The body, in the shape of `surface`.

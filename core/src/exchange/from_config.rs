@@ -2,14 +2,18 @@
 
 use super::cors::AllowedOrigins;
 use super::fallback::Fallbacks;
+#[cfg(feature = "appproxy-legacy")]
+use super::legacy::Doors;
 use super::operator_keys::{OperatorKey, OperatorKeys};
-use super::rules::{ExchangeRules, KeyGate, RewriteModel};
+use super::rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 use crate::access::address::TrustedProxies;
 use crate::config::Config;
 use crate::config::api_keys::{ApiKeys, KeyMode};
 use crate::config::routing;
-#[cfg(feature = "appproxy-router")]
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use crate::config::worker::Mode;
+#[cfg(feature = "appproxy-legacy")]
+use crate::config::worker::WorkerConfig;
 
 impl From<&Config> for ExchangeRules {
     fn from(config: &Config) -> Self {
@@ -18,6 +22,7 @@ impl From<&Config> for ExchangeRules {
         Self {
             // The file's reader has checked the entries; trusting nobody is the safe side of a mistake there.
             trusted_proxies: TrustedProxies::parse(proxies).unwrap_or_default(),
+            entrance: entrance(config),
             key_gate: key_gate(config),
             operator_keys: operator_keys(api_keys),
             hide_forbidden_models: hide_forbidden_models(config),
@@ -40,6 +45,16 @@ impl From<&Config> for ExchangeRules {
             first_byte_timeout: request.first_byte_timeout,
             idle_timeout: request.idle_timeout,
         }
+    }
+}
+
+fn entrance(config: &Config) -> Entrance {
+    match config.worker.as_ref() {
+        #[cfg(feature = "appproxy-legacy")]
+        Some(WorkerConfig { mode: Mode::Legacy(mode), hostname, .. }) => {
+            Entrance::Circuits(std::sync::Arc::new(Doors::new(mode, hostname)))
+        }
+        _ => Entrance::Anywhere,
     }
 }
 

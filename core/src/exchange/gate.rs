@@ -13,11 +13,15 @@ use super::credential;
 use super::denial::{Code, Denial};
 use super::gated::Gated;
 use super::headers::{self, Forwarding, X_FORWARDED_FOR};
+use super::holder::Holder;
+#[cfg(feature = "appproxy-legacy")]
+use super::legacy;
 use super::models;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
 use super::pages;
 use super::passage::Passage;
+use super::rules::Entrance;
 use super::surface::{self, Destination, Nowhere};
 use super::unpack::Coding;
 use crate::access::address::{Peer, client_address};
@@ -33,6 +37,32 @@ pub struct Connection {
     pub tls: bool,
 }
 
+/// A request whose path and credential are good.
+pub(super) struct Entered {
+    pub(super) parts: Parts,
+    pub(super) trail: Trail,
+    pub(super) destination: Destination,
+    pub(super) holder: Holder,
+}
+
+/// Takes a request in where its host does not count: path table, key, expiry.
+fn enter(mut parts: Parts, trail: Trail, node: Node<'_>) -> Result<Entered, Box<Answer>> {
+    if trail.cors.is_some() && cors::is_preflight(&parts) {
+        let headers = cors::preflight(&parts.headers, cors::OWN_METHODS);
+        return Err(Answer::empty(trail, StatusCode::NO_CONTENT, headers));
+    }
+    let destination = match surface::destination(&parts.method, parts.uri.path()) {
+        Ok(Destination::Page(page)) => return Err(pages::answer(page, trail, node)),
+        Ok(destination) => destination,
+        Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
+    };
+    let judged = credential::take(&mut parts, trail.surface).and_then(|hash| credential::judge(hash, node));
+    match judged {
+        Ok(holder) => Ok(Entered { parts, trail, destination, holder }),
+        Err(denial) => Err(Answer::refusal(trail, &denial)),
+    }
+}
+
 /// A request whose path and key are good. Its address and rate come next.
 #[derive(Debug)]
 #[must_use = "a request goes on by `pass`"]
@@ -46,32 +76,20 @@ impl Gate {
     ///
     /// # Errors
     /// The answer made here: a page about this node, a pre-flight's, or a refusal.
-    pub fn open(
-        mut parts: Parts,
-        connection: Connection,
-        node: Node<'_>,
-        draws: &mut Draws,
-    ) -> Result<Self, Box<Answer>> {
+    pub fn open(parts: Parts, connection: Connection, node: Node<'_>, draws: &mut Draws) -> Result<Self, Box<Answer>> {
         let request_id = headers::request_id(&parts.headers, draws);
         let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
         trail.cors = node.rules.allowed_origins.grant(&parts.headers);
         if let Err(denial) = sane_head(&parts) {
             return Err(Answer::refusal(trail, &denial));
         }
-        if trail.cors.is_some() && cors::is_preflight(&parts) {
-            return Err(Answer::empty(trail, StatusCode::NO_CONTENT, cors::preflight(&parts.headers)));
-        }
-        let destination = match surface::destination(&parts.method, parts.uri.path()) {
-            Ok(Destination::Page(page)) => return Err(pages::answer(page, trail, node)),
-            Ok(destination) => destination,
-            Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
-        };
         let client = client_of(&parts, connection, node);
-        let judged = credential::take(&mut parts, trail.surface).and_then(|hash| credential::judge(hash, node));
-        let holder = match judged {
-            Ok(holder) => holder,
-            Err(denial) => return Err(Answer::refusal(trail, &denial)),
+        let entered = match &node.rules.entrance {
+            Entrance::Anywhere => enter(parts, trail, node),
+            #[cfg(feature = "appproxy-legacy")]
+            Entrance::Circuits(doors) => legacy::enter(parts, trail, doors, client, node),
         };
+        let Entered { parts, mut trail, destination, holder } = entered?;
         trail.key = holder.ledger_key();
         let forwarding = Forwarding {
             peer: match connection.peer {
@@ -107,7 +125,9 @@ impl Gate {
             Destination::PathModel { model, .. } => {
                 // The path says it all: nothing of the body needs to come before a refusal.
                 self.passage.trail.name_model(&Arc::from(model.as_str()));
-                if let Err(denial) = models::path_model(&self.passage, &model, node) {
+                if !self.passage.holder.is_pinned()
+                    && let Err(denial) = models::path_model(&self.passage, &model, node)
+                {
                     return Err(self.passage.refuse(&denial));
                 }
             }
@@ -116,6 +136,12 @@ impl Gate {
                 return Err(self.passage.refuse(&denial));
             }
             Destination::BodyModel => {}
+            Destination::Raw { .. } => {
+                return match fitting_length(&self.passage.parts, node.rules.max_body_size) {
+                    Ok(()) => Ok(Gated::new(self.passage, node.rules.max_body_size)),
+                    Err(denial) => Err(self.passage.refuse(&denial)),
+                };
+            }
         }
         match body_of(&self.passage.parts, node.rules.max_body_size) {
             Ok((boundary, coding)) => (self.passage.boundary, self.passage.coding) = (boundary, coding),
@@ -214,7 +240,7 @@ fn sane_head(parts: &Parts) -> Result<(), Denial> {
     }
 }
 
-fn lost(nowhere: Nowhere) -> Denial {
+pub(super) fn lost(nowhere: Nowhere) -> Denial {
     match nowhere {
         Nowhere::UnknownPath => {
             Denial::new(Code::UnknownPath, "There is nothing at this path. Check the address and the API version.")
@@ -232,12 +258,15 @@ fn lost(nowhere: Nowhere) -> Denial {
     }
 }
 
+/// Refuses a body that says itself that it is too long.
+fn fitting_length(parts: &Parts, limit: u64) -> Result<(), Denial> {
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limit) { Err(Denial::body_too_large(limit)) } else { Ok(()) }
+}
+
 /// The boundary of a multipart body, and how it is packed; refuses bodies that need not be read to be refused.
 fn body_of(parts: &Parts, limit: u64) -> Result<(Option<Arc<str>>, Option<Coding>), Denial> {
-    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limit) {
-        return Err(Denial::body_too_large(limit));
-    }
+    fitting_length(parts, limit)?;
     let coding = Coding::of(&parts.headers)?;
     let boundary = match parts.headers.get(CONTENT_TYPE) {
         Some(kind) => multipart::boundary(kind.as_bytes())?.map(Arc::from),

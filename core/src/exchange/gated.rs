@@ -9,7 +9,6 @@ use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
 use super::denial::Denial;
-use super::headers;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
 use super::passage::Passage;
@@ -77,28 +76,41 @@ impl Gated {
             Ok(place) => place,
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };
-        let asked = match (&place, &self.passage.destination) {
-            (Some(peek), _) => peek.model.clone(),
-            (None, Destination::PathModel { model, .. }) => Arc::from(model.as_str()),
+        let asked: Option<Arc<str>> = match (&place, &self.passage.destination) {
+            (Some(peek), _) => Some(peek.model.clone()),
+            (None, Destination::PathModel { model, .. }) => Some(Arc::from(model.as_str())),
+            (None, Destination::Raw { .. }) => None,
             (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
         };
-        self.passage.trail.name_model(&asked);
-        let pool = match self.passage.holder.model(&asked, node) {
-            Ok(pool) => pool.key.clone(),
-            Err(denial) => return Err(self.passage.refuse(&denial)),
-        };
-        self.passage.trail.known_model = true;
-        let Passage { parts, trail, forwarding, .. } = &mut self.passage;
+        let Passage { parts, trail, holder, entropy, .. } = &mut self.passage;
+        // Where any name will do, the one that is served counts.
+        if let Some(asked) = asked.as_ref().filter(|_| !holder.is_pinned()) {
+            trail.name_model(asked);
+        }
         let sticky = affinity::sticky(&parts.headers, node.rules.affinity_header.as_ref());
         let key = affinity::key(node.rules.strategy, &body);
-        headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, node.rules.forward_credentials);
-        Ok(Admitted { passage: self.passage, model: asked, pool, body, place, key, sticky })
+        let spread = sticky.or((key != 0).then_some(key)).unwrap_or(*entropy);
+        let (model, pool, siblings) = match holder.grant(asked.as_ref(), spread, node) {
+            Ok(granted) => (granted.model, granted.pool.key.clone(), granted.siblings),
+            Err(denial) => return Err(self.passage.refuse(&denial)),
+        };
+        if !model.is_empty() {
+            if holder.is_pinned() {
+                trail.name_model(&model);
+            }
+            trail.known_model = true;
+        }
+        self.passage.prepare_outbound(node.rules);
+        Ok(Admitted { passage: self.passage, model, pool, siblings, body, place, key, sticky, spread })
     }
 
     fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {
+        let fills = self.passage.holder.is_pinned();
         match (&self.passage.destination, &self.passage.boundary) {
-            (Destination::PathModel { .. }, _) => Ok(None),
+            (Destination::PathModel { .. } | Destination::Raw { .. }, _) => Ok(None),
+            (_, Some(boundary)) if fills => multipart::peek_or_fill(body, boundary).map(Some),
             (_, Some(boundary)) => multipart::peek(body, boundary).map(Some),
+            (_, None) if fills => peek::json_or_fill(body).map(Some),
             (_, None) => peek::json(body).map(Some),
         }
     }

@@ -69,6 +69,18 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Says that a WebSocket is asked for, or granted: what else means one connection only has been taken out.
+pub(super) fn ask_upgrade(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+}
+
+/// Whether an answer takes up the WebSocket that was asked for.
+pub(super) fn grants_upgrade(headers: &HeaderMap) -> bool {
+    let mut protocols = headers.get_all(header::UPGRADE).iter();
+    matches!((protocols.next(), protocols.next()), (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
 /// What `Forwarding` adds to the request for the replica.
 #[derive(Debug, Clone)]
 pub(super) struct Forwarding {

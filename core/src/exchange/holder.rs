@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::control::Node;
 use super::denial::{Code, Denial};
+#[cfg(feature = "appproxy-legacy")]
+use super::legacy::Caller;
 use super::quoted::quoted;
 use crate::access::ip_list::IpList;
 use crate::access::key_store::KeyRecord;
 use crate::access::rate_ledger::LedgerKey;
-use crate::serving::ModelPool;
+use crate::serving::{ModelPool, PoolKey};
 
 /// Who a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,19 @@ pub(super) enum Holder {
     Operator(KeyRecord),
     /// A model API key: published models only.
     Published(KeyRecord),
+    /// Whoever asks a circuit, or all of them.
+    #[cfg(feature = "appproxy-legacy")]
+    Caller(Caller),
+}
+
+/// What a request may be served by.
+#[derive(Debug)]
+pub(super) struct Granted<'a> {
+    /// The model, as what serves it knows it; empty when none counts.
+    pub(super) model: Arc<str>,
+    pub(super) pool: &'a Arc<ModelPool>,
+    /// Further pools of the same model, for when this one is spent.
+    pub(super) siblings: Vec<PoolKey>,
 }
 
 impl Holder {
@@ -26,15 +41,14 @@ impl Holder {
         match self {
             Self::Anyone => None,
             Self::Operator(record) | Self::Published(record) => Some(record),
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.operator(),
         }
     }
 
     pub(super) fn ledger_key(&self) -> Option<LedgerKey> {
-        match self {
-            Self::Anyone => None,
-            Self::Operator(record) => Some(LedgerKey::Operator(record.key_id().clone())),
-            Self::Published(record) => Some(LedgerKey::Published(record.key_id().clone())),
-        }
+        let id = self.record()?.key_id().clone();
+        Some(if matches!(self, Self::Published(_)) { LedgerKey::Published(id) } else { LedgerKey::Operator(id) })
     }
 
     pub(super) fn rate_limit(&self) -> Option<u32> {
@@ -47,39 +61,106 @@ impl Holder {
 
     /// What serves a name, if this holder may use it; else why not.
     pub(super) fn model<'a>(&self, name: &str, node: Node<'a>) -> Result<&'a Arc<ModelPool>, Denial> {
-        let pool = self.pool(name, node).ok_or_else(|| not_found(name))?;
-        if self.may_use(name) {
-            Ok(pool)
-        } else if node.rules.hide_forbidden_models {
-            Err(not_found(name))
-        } else {
-            Err(Denial::new(
-                Code::ModelNotAllowed,
-                format!("This API key may not use the model {}. Ask for access, or use another model.", quoted(name)),
-            ))
+        match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.grant(Some(&Arc::from(name)), 0, node).map(|granted| granted.pool),
+            _ if self.may_use(name) => self.pool(name, node).ok_or_else(|| not_found(name)),
+            _ if self.pool(name, node).is_some() => Err(forbidden(name, node)),
+            _ => Err(not_found(name)),
+        }
+    }
+
+    /// What serves a request for this model; `None`: it names none, and none counts. `spread` parts requests over
+    /// several pools of one model.
+    pub(super) fn grant<'a>(
+        &self,
+        asked: Option<&Arc<str>>,
+        spread: u64,
+        node: Node<'a>,
+    ) -> Result<Granted<'a>, Denial> {
+        match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.grant(asked, spread, node),
+            _ => {
+                let _ = spread;
+                let model = asked.cloned().unwrap_or_default();
+                let pool = self.model(&model, node)?;
+                Ok(Granted { model, pool, siblings: Vec::new() })
+            }
+        }
+    }
+
+    /// Whether only one circuit is asked, as its own clients know it: every API passes, and a model that it does not
+    /// list becomes its canonical one.
+    pub(super) const fn is_pinned(&self) -> bool {
+        match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.is_pinned(),
+            _ => false,
+        }
+    }
+
+    /// What is behind `key` now, which was granted under the name of `model`.
+    pub(super) fn granted_pool<'a>(&self, key: &PoolKey, model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        match (self, key) {
+            #[cfg(feature = "appproxy-legacy")]
+            (Self::Caller(caller), PoolKey::Circuit(id)) => caller.circuit_pool(*id, node),
+            #[cfg(feature = "appproxy-legacy")]
+            (Self::Caller(caller), _) => node.view.static_model(model).filter(|_| caller.operator().is_some()),
+            _ => {
+                let _ = key;
+                self.pool(model, node)
+            }
+        }
+    }
+
+    /// What is behind `key` now, which stands in under the name of `model`.
+    pub(super) fn stand_in_pool<'a>(&self, key: &PoolKey, model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        match (self, key) {
+            #[cfg(feature = "appproxy-legacy")]
+            (Self::Caller(caller), PoolKey::Circuit(id)) => caller.circuit_pool(*id, node),
+            #[cfg(feature = "appproxy-legacy")]
+            (Self::Caller(_), _) => node.view.static_model(model),
+            _ => {
+                let _ = key;
+                self.stand_in(model, 0, node)
+            }
+        }
+    }
+
+    /// What serves a model of a chain: the operator configured it, and whose key it is does not matter there.
+    pub(super) fn stand_in<'a>(&self, model: &str, spread: u64, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.stand_in(model, spread, node),
+            _ => {
+                let _ = spread;
+                node.view.model(model).or_else(|| node.view.static_model(model))
+            }
         }
     }
 
     /// Every name this holder may use, sorted.
     pub(super) fn models<'a>(&'a self, node: Node<'a>) -> Vec<&'a Arc<str>> {
         let statics = (!matches!(self, Self::Published(_))).then(|| node.view.static_models().map(|(name, _)| name));
-        let mut names: Vec<_> = node
-            .view
-            .published()
-            .map(|(name, _)| name)
-            .chain(statics.into_iter().flatten())
-            .filter(|name| self.may_use(name))
-            .collect();
+        let all: Vec<_> = match self {
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(caller) => caller.models(node),
+            _ => node.view.published().map(|(name, _)| name).chain(statics.into_iter().flatten()).collect(),
+        };
+        let mut names: Vec<_> = all.into_iter().filter(|name| self.may_use(name)).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
     /// What serves a name that exists for this holder, allowed or not. Published names come before static ones.
-    pub(super) fn pool<'a>(&self, name: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+    fn pool<'a>(&self, name: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
         match self {
             Self::Published(_) => node.view.model(name),
             Self::Operator(_) | Self::Anyone => node.view.model(name).or_else(|| node.view.static_model(name)),
+            #[cfg(feature = "appproxy-legacy")]
+            Self::Caller(_) => None,
         }
     }
 
@@ -88,7 +169,17 @@ impl Holder {
     }
 }
 
-fn not_found(name: &str) -> Denial {
+pub(super) fn forbidden(name: &str, node: Node<'_>) -> Denial {
+    if node.rules.hide_forbidden_models {
+        return not_found(name);
+    }
+    Denial::new(
+        Code::ModelNotAllowed,
+        format!("This API key may not use the model {}. Ask for access, or use another model.", quoted(name)),
+    )
+}
+
+pub(super) fn not_found(name: &str) -> Denial {
     Denial::new(
         Code::ModelNotFound,
         format!("The model {} does not exist here. GET /v1/models lists the models you may use.", quoted(name)),

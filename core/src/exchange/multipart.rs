@@ -32,6 +32,21 @@ pub fn boundary(content_type: &[u8]) -> Result<Option<String>, Denial> {
 /// # Errors
 /// 400 `missing_model`, `invalid_model`, or `invalid_request` for a body that is cut off or has two such parts.
 pub fn peek(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
+    let peek = peek_or_fill(body, boundary)?;
+    if peek.spelling == Spelling::Part {
+        return Err(Denial::new(Code::MissingModel, "The form has no `model` part. Name the model to use."));
+    }
+    if peek.model.is_empty() {
+        return Err(invalid_model());
+    }
+    Ok(peek)
+}
+
+/// The same where every name will do: a missing part or an empty one is an empty name, to be filled in at its place.
+///
+/// # Errors
+/// 400 `invalid_model` (a `model` that is no text), or `invalid_request` for a body that is cut off or has two such parts.
+pub fn peek_or_fill(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
     let mut found: Option<Range<usize>> = None;
     for part in Parts::of(body, boundary)? {
         let part = part?;
@@ -46,13 +61,23 @@ pub fn peek(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
         }
     }
     let Some(span) = found else {
-        return Err(Denial::new(Code::MissingModel, "The form has no `model` part. Name the model to use."));
+        // Before the first delimiter, which has been found to be there.
+        let opening = format!("--{boundary}").into_bytes();
+        let start = if body.starts_with(&opening) {
+            0
+        } else {
+            let delimiter = [b"\r\n", opening.as_slice()].concat();
+            find(body, 0, &delimiter).ok_or_else(|| bad("its boundary does not appear in it"))? + 2
+        };
+        return Ok(Peek { model: Arc::default(), span: start..start, spelling: Spelling::Part, stream: false });
     };
     let model = body.get(span.clone()).and_then(|bytes| core::str::from_utf8(bytes).ok()).ok_or_else(invalid_model)?;
-    if model.is_empty() {
-        return Err(invalid_model());
-    }
     Ok(Peek { model: Arc::from(model), span, spelling: Spelling::Plain, stream: false })
+}
+
+/// A part that names the model.
+pub(super) fn model_part(boundary: &str, name: &str) -> String {
+    format!("--{boundary}\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n{name}\r\n")
 }
 
 fn bad(problem: &str) -> Denial {

@@ -7,6 +7,8 @@ use http::uri::PathAndQuery;
 
 use super::admitted::Admitted;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
+use super::multipart;
+use super::peek::Spelling;
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
 use crate::desired::{Backend, BackendKind};
@@ -66,7 +68,13 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
 
     let mut headers = parts.headers.clone();
     headers.insert(HOST, host);
-    headers.insert(CONTENT_LENGTH, payload.len().into());
+    if !payload.is_empty() || !parts.method.is_safe() {
+        headers.insert(CONTENT_LENGTH, payload.len().into());
+    }
+    // What opens one circuit is no business of whatever stands in for it.
+    if admitted.passage.trail.fallback.is_some() {
+        strip_credentials(&mut headers);
+    }
     credential(&mut headers, backend);
 
     let mut request = Request::new(payload);
@@ -76,14 +84,19 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
     Some(request)
 }
 
-/// The name to put in the place of the one asked for: that of a stand-in, or the backend's own when it is known not to
+/// The name to put in the place of the one asked for: the one that is served, or the backend's own when it is known not to
 /// list the one asked for.
 fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
     let own = match rules.rewrite_model {
         RewriteModel::Auto => backend.own_name(&admitted.model),
         RewriteModel::Never => None,
     };
-    own.or(admitted.passage.trail.fallback.as_ref()).map(|name| &**name)
+    let asked = match (&admitted.place, &admitted.passage.destination) {
+        (Some(place), _) => Some(&*place.model),
+        (None, Destination::PathModel { model, .. }) => Some(model.as_str()),
+        (None, _) => None,
+    };
+    own.or(Some(&admitted.model).filter(|served| asked.is_some_and(|asked| *asked != ***served))).map(|name| &**name)
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
@@ -92,9 +105,11 @@ fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
     if place.span.start > place.span.end || place.span.end > body.len() {
         return Payload::whole(body.clone());
     }
-    Payload {
-        frames: [body.slice(..place.span.start), Bytes::from(place.spelling.write(name)), body.slice(place.span.end..)],
-    }
+    let name = match (place.spelling, &admitted.passage.boundary) {
+        (Spelling::Part, Some(boundary)) => multipart::model_part(boundary, name),
+        (spelling, _) => spelling.write(name),
+    };
+    Payload { frames: [body.slice(..place.span.start), Bytes::from(name), body.slice(place.span.end..)] }
 }
 
 fn path_for(admitted: &Admitted, new_name: Option<&str>) -> Option<PathAndQuery> {
@@ -111,11 +126,15 @@ fn path_for(admitted: &Admitted, new_name: Option<&str>) -> Option<PathAndQuery>
 /// A configured credential replaces the client's.
 fn credential(headers: &mut HeaderMap, backend: &Backend) {
     if backend.credential.is_some() {
-        for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
-            headers.remove(name);
-        }
+        strip_credentials(headers);
     }
     headers.extend(backend.credential_header());
+}
+
+fn strip_credentials(headers: &mut HeaderMap) {
+    for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
+        headers.remove(name);
+    }
 }
 
 #[cfg(test)]

@@ -76,6 +76,16 @@ impl Trail {
         self.uri.path()
     }
 
+    /// The path for the log: cut, since a client can write any length.
+    #[must_use]
+    pub fn shown_path(&self) -> &str {
+        let path = self.path();
+        match path.char_indices().nth(limits::QUOTED_CHARS) {
+            Some((end, _)) => path.get(..end).unwrap_or_default(),
+            None => path,
+        }
+    }
+
     /// Whose protocol the request speaks.
     #[must_use]
     pub const fn surface(&self) -> Surface {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::answer::Answer;
 use super::denial::Denial;
-use super::headers::Forwarding;
+use super::headers::{self, Forwarding};
 use super::holder::Holder;
 use super::outcome::{EndOfBody, Outcome, Trail};
+use super::rules::ExchangeRules;
 use super::surface::Destination;
 use super::unpack::Coding;
 
@@ -39,6 +40,25 @@ impl core::fmt::Debug for Passage {
 impl Passage {
     pub(super) fn refuse(self, denial: &Denial) -> Box<Answer> {
         Answer::refusal(self.trail, denial)
+    }
+
+    /// Turns the client's headers into those that any replica may see.
+    pub(super) fn prepare_outbound(&mut self, rules: &ExchangeRules) {
+        let Self { parts, trail, forwarding, .. } = self;
+        headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, rules.forward_credentials);
+        if self.asks_upgrade() {
+            headers::ask_upgrade(&mut self.parts.headers);
+        }
+    }
+
+    /// Whether the request goes through as it is.
+    pub(super) const fn is_raw(&self) -> bool {
+        matches!(self.destination, Destination::Raw { .. })
+    }
+
+    /// Whether a WebSocket is asked for.
+    pub(super) const fn asks_upgrade(&self) -> bool {
+        matches!(self.destination, Destination::Raw { upgrade: true })
     }
 
     pub(super) fn gone(self) -> Outcome {

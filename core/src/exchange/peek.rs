@@ -32,6 +32,12 @@ pub enum Spelling {
     Json,
     /// As it is (a multipart part).
     Plain,
+    /// As a member of the object, before others.
+    Member,
+    /// As the only member of the object.
+    OnlyMember,
+    /// As a part of a multipart body, before the others; its boundary belongs to it.
+    Part,
 }
 
 impl Spelling {
@@ -41,7 +47,9 @@ impl Spelling {
         match self {
             // A string always serialises.
             Self::Json => serde_json::to_string(name).unwrap_or_default(),
-            Self::Plain => name.to_owned(),
+            Self::Plain | Self::Part => name.to_owned(),
+            Self::Member => format!("\"model\":{},", Self::Json.write(name)),
+            Self::OnlyMember => format!("\"model\":{}", Self::Json.write(name)),
         }
     }
 }
@@ -51,6 +59,35 @@ impl Spelling {
 /// # Errors
 /// 400 `invalid_json`, `missing_model` or `invalid_model` (data-plane 9).
 pub fn json(body: &[u8]) -> Result<Peek, Denial> {
+    let peek = look(body)?;
+    match peek {
+        Found::Named(peek) => Ok(peek),
+        Found::Blank(_) => Err(invalid_model()),
+        Found::Missing(_) => {
+            Err(Denial::new(Code::MissingModel, "The request body has no `model`. Name the model to use."))
+        }
+    }
+}
+
+/// The same where every name will do: a missing, null or empty `model` is an empty name, to be filled in at its place.
+///
+/// # Errors
+/// 400 `invalid_json` or `invalid_model` (a `model` that is no text).
+pub fn json_or_fill(body: &[u8]) -> Result<Peek, Denial> {
+    Ok(match look(body)? {
+        Found::Named(peek) | Found::Blank(peek) | Found::Missing(peek) => peek,
+    })
+}
+
+/// What stands in the place of the name.
+enum Found {
+    Named(Peek),
+    /// Null, or an empty text.
+    Blank(Peek),
+    Missing(Peek),
+}
+
+fn look(body: &[u8]) -> Result<Found, Denial> {
     let text = core::str::from_utf8(body).map_err(|_| invalid("it is not valid UTF-8"))?;
     if text.starts_with('\u{feff}') {
         return Err(invalid("it starts with a byte order mark; send plain UTF-8"));
@@ -62,25 +99,25 @@ pub fn json(body: &[u8]) -> Result<Peek, Denial> {
     let found = reader.deserialize_map(TopLevel).map_err(|error| fault(&error))?;
     reader.end().map_err(|error| fault(&error))?;
 
+    let stream = found.stream.is_some_and(|raw| raw.get() == "true");
     let Some(raw) = found.model else {
-        return Err(Denial::new(Code::MissingModel, "The request body has no `model`. Name the model to use."));
+        let start = text.find('{').map_or(0, |at| at + 1);
+        let only = text.get(start..).is_some_and(|rest| rest.trim_ascii_start().starts_with('}'));
+        let spelling = if only { Spelling::OnlyMember } else { Spelling::Member };
+        return Ok(Found::Missing(Peek { model: Arc::default(), span: start..start, spelling, stream }));
     };
-    let model = if raw.get().starts_with('"') {
-        serde_json::from_str::<Text<'_>>(raw.get()).map_err(|_| invalid("`model` holds a broken escape"))?
-    } else {
-        return Err(invalid_model());
+    let model = match raw.get() {
+        "null" => Text(Cow::Borrowed("")),
+        quoted if quoted.starts_with('"') => {
+            serde_json::from_str::<Text<'_>>(quoted).map_err(|_| invalid("`model` holds a broken escape"))?
+        }
+        _ => return Err(invalid_model()),
     };
-    if model.0.is_empty() {
-        return Err(invalid_model());
-    }
     // `raw` borrows from `text`, so the difference of the addresses is its place.
     let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-    Ok(Peek {
-        model: Arc::from(&*model.0),
-        span: start..start.saturating_add(raw.get().len()),
-        spelling: Spelling::Json,
-        stream: found.stream.is_some_and(|raw| raw.get() == "true"),
-    })
+    let span = start..start.saturating_add(raw.get().len());
+    let peek = Peek { model: Arc::from(&*model.0), span, spelling: Spelling::Json, stream };
+    Ok(if peek.model.is_empty() { Found::Blank(peek) } else { Found::Named(peek) })
 }
 
 /// What 400 `invalid_model` says, wherever the model stands.
@@ -103,7 +140,7 @@ fn fault(error: &serde_json::Error) -> Denial {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct Found<'a> {
+struct Members<'a> {
     model: Option<&'a RawValue>,
     stream: Option<&'a RawValue>,
 }
@@ -120,14 +157,14 @@ enum Key {
 struct TopLevel;
 
 impl<'de> Visitor<'de> for TopLevel {
-    type Value = Found<'de>;
+    type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Found { model: None, stream: None };
+        let mut found = Members { model: None, stream: None };
         while let Some(key) = map.next_key()? {
             let (place, name) = match key {
                 Key::Model => (&mut found.model, "model"),

@@ -16,6 +16,8 @@ pub struct ExchangeRules {
     pub trusted_proxies: TrustedProxies,
     /// `server.cors.allowed_origins`.
     pub allowed_origins: AllowedOrigins,
+    /// What the host of a request says.
+    pub entrance: Entrance,
     /// Who needs a key.
     pub key_gate: KeyGate,
     /// `api_keys.keys`.
@@ -57,6 +59,7 @@ impl Default for ExchangeRules {
         Self {
             trusted_proxies: TrustedProxies::default(),
             allowed_origins: AllowedOrigins::Nobody,
+            entrance: Entrance::Anywhere,
             key_gate: KeyGate::Open,
             operator_keys: OperatorKeys::default(),
             hide_forbidden_models: false,
@@ -75,6 +78,17 @@ impl Default for ExchangeRules {
             idle_timeout: Duration::from_secs(300),
         }
     }
+}
+
+/// What the host of a request says (worker-protocol 4.4).
+#[derive(Debug, Clone, Default)]
+pub enum Entrance {
+    /// Nothing: every host is the same.
+    #[default]
+    Anywhere,
+    /// Which circuit is asked, or all of them by model name: the legacy worker.
+    #[cfg(feature = "appproxy-legacy")]
+    Circuits(std::sync::Arc<super::legacy::Doors>),
 }
 
 /// Who needs a key (worker-protocol 5.2, 5.3; 9, Gate).

@@ -160,9 +160,11 @@ impl Selection {
     /// Lets go of pools that this view does not have, once more are held than it has. Call it with each new view.
     pub fn forget_absent(&mut self, view: &ServingView) {
         let statics = view.static_models().map(|(_, pool)| pool);
-        if self.pools.len() > view.counts().names + view.static_models().count() {
+        let circuits = view.counts().registry.map_or(0, |counts| counts.known + counts.opaque + counts.held);
+        if self.pools.len() > view.counts().names + view.static_models().count() + circuits {
+            let circuits = view.registry().circuits().map(|circuit| &circuit.pool);
             let present: BTreeSet<&PoolKey> =
-                view.published().map(|(_, pool)| pool).chain(statics).map(|pool| &pool.key).collect();
+                view.published().map(|(_, pool)| pool).chain(statics).chain(circuits).map(|pool| &pool.key).collect();
             self.pools.retain(|key, _| present.contains(key));
         }
     }

@@ -77,6 +77,11 @@ pub enum Destination {
     },
     /// A known path that is not supported yet.
     Unsupported,
+    /// Passes untouched to a circuit's replicas (legacy worker).
+    Raw {
+        /// Whether a WebSocket is asked for.
+        upgrade: bool,
+    },
 }
 
 /// Why a path leads nowhere.

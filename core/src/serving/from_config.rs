@@ -7,7 +7,7 @@ use super::settings::{RoutingWeights, ServingSettings, StaticBackend, StaticMode
 use crate::config::Config;
 use crate::config::backends::{self, BackendType};
 use crate::config::routing::Weights;
-#[cfg(feature = "appproxy-router")]
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use crate::config::worker::Mode;
 use crate::desired::{BackendKind, Rules};
 
@@ -16,6 +16,8 @@ impl From<&Config> for ServingSettings {
         let rules = match config.worker.as_ref().map(|worker| &worker.mode) {
             #[cfg(feature = "appproxy-router")]
             Some(Mode::Router(_)) => Rules::Router,
+            #[cfg(feature = "appproxy-legacy")]
+            Some(Mode::Legacy(_)) => Rules::Legacy,
             _ => Rules::StaticOnly,
         };
         let weights = match config.routing.weights {

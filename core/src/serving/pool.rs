@@ -6,7 +6,7 @@ use super::health::Health;
 use super::settings::RoutingWeights;
 use crate::desired::Backend;
 use crate::trie::Spread;
-use crate::wire::ids::{EndpointId, GroupId};
+use crate::wire::ids::{CircuitId, EndpointId, GroupId};
 
 /// Everything that may serve one name, in the order of their ids. Empty: the name is known and nothing serves it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +28,8 @@ pub enum PoolKey {
     Contested(Arc<str>),
     /// A model of static backends.
     Static(Arc<str>),
+    /// The replicas of one circuit, whatever they serve (legacy worker).
+    Circuit(CircuitId),
 }
 
 impl Spread for PoolKey {
@@ -35,6 +37,7 @@ impl Spread for PoolKey {
         match self {
             Self::Publication(name) | Self::Static(name) => name.spread(),
             Self::Contested(name) => !name.spread(),
+            Self::Circuit(id) => id.0.spread(),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::wire::key::TokenHash;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     Circuit(CircuitId),
+    CircuitAddresses(CircuitId),
+    SubDomain(Arc<str>),
     Publication(Arc<str>),
     Name(Arc<str>),
     Key(KeyId),

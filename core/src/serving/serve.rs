@@ -9,7 +9,6 @@ use super::health::Book;
 use super::pool::{EndpointKey, PoolKey};
 use super::pool_build::{EndpointBuild, EndpointPools, name_pool, static_part};
 use super::reports::{Reports, Subject};
-use super::serve_health::add_pools_of;
 use super::settings::{RoutingWeights, ServingSettings, StaticBackend};
 use super::view::{Generation, ServingView};
 use crate::access::key_parts::KeyParts;
@@ -31,7 +30,9 @@ pub struct Serving {
     pub(super) endpoints: EndpointPools,
     pub(super) book: Book,
     key_parts: KeyParts,
-    reports: Reports,
+    pub(super) reports: Reports,
+    /// Other settings are to be put into the view; the backends whose credential is another one.
+    pub(super) rekeyed: Option<Vec<Arc<str>>>,
 }
 
 /// A new view.
@@ -63,6 +64,7 @@ impl Serving {
         let mut view = ServingView::default();
         view.counts.static_backends = statics.backends.len();
         view.counts.health = book.counts();
+        view.counts.registry = rules.has_registry().then(Default::default);
         view.statics = Arc::new(statics);
         Self {
             rules,
@@ -73,6 +75,7 @@ impl Serving {
             book,
             key_parts: KeyParts::default(),
             reports: Reports::default(),
+            rekeyed: None,
         }
     }
 
@@ -102,12 +105,13 @@ impl Serving {
                 set_backends(&mut next, &mut changes, &mut self.book, *id, &mut []);
             }
             self.reports.set(Subject::Circuit(*id), circuit.and_then(circuit_report));
+            self.touch_circuit(*id, circuit, &mut pools);
         }
         for endpoint in &touched.endpoints {
-            if self.refresh_endpoint(&mut next, &mut changes, desired, *endpoint) {
-                add_pools_of(desired, *endpoint, &mut pools);
-            }
+            let changed = self.refresh_endpoint(&mut next, &mut changes, desired, *endpoint);
+            self.touch_endpoint(desired, *endpoint, changed, &mut pools);
         }
+        self.refresh_sub_domains(&mut next, &mut changes, desired, &touched.sub_domains, &mut pools);
         for model in &touched.publications {
             let report = desired.publications().get(model).and_then(|one| publication_report(one));
             self.reports.set(Subject::Publication(model.clone()), report);
@@ -117,6 +121,7 @@ impl Serving {
             self.refresh_name(&mut next, &mut changes, desired, name);
             pools.insert(PoolKey::Contested(name.clone()));
         }
+        self.refresh_configured(&mut next, &mut changes, &mut pools);
         self.refresh_pools(&mut next, &mut changes, desired, pools);
         self.refresh_keys(&mut next, &mut changes, desired, &touched.keys);
         next.digest = desired.digest();
@@ -125,6 +130,9 @@ impl Serving {
         next.counts.publications = desired.publications().len();
         next.counts.names = next.names.len();
         next.counts.keys = next.keys.len();
+        if let Some(counts) = &mut next.counts.registry {
+            (counts.sub_domains, counts.models) = (next.registry.sub_domains.len(), next.registry.models.len());
+        }
         next.counts.health = self.book.counts();
         changes.sort();
         let reports = self.reports.take_fresh();
@@ -204,6 +212,7 @@ impl Serving {
             }
             // Made with the static part, as a whole.
             PoolKey::Static(_) => return,
+            PoolKey::Circuit(id) => return self.refresh_registry(next, changes, desired, *id),
         };
         let Some(first) = claims.first() else {
             next.pools.take(key);
@@ -216,6 +225,7 @@ impl Serving {
         }
         match key {
             PoolKey::Contested(name) | PoolKey::Static(name) => changes.names.push(name.clone()),
+            PoolKey::Circuit(_) => {}
             PoolKey::Publication(_) => {
                 changes.names.extend(first.names().filter(|name| !desired.contested(name)).cloned());
             }

@@ -89,6 +89,7 @@ impl Serving {
                 let pool = match &key {
                     PoolKey::Static(name) => next.statics.models.get(name),
                     PoolKey::Publication(_) | PoolKey::Contested(_) => next.pools.get(&key),
+                    PoolKey::Circuit(id) => next.registry.circuit(*id).map(|circuit| &circuit.pool),
                 };
                 for name in pool.map(|pool| quorum::needed(pool, &self.book)).unwrap_or_default() {
                     self.book.release(&name, "needed");
@@ -115,7 +116,7 @@ impl Serving {
             }
         }
         for endpoint in endpoints {
-            add_pools_of(desired, endpoint, pools);
+            self.touch_endpoint(desired, endpoint, true, pools);
         }
         if statics {
             pools.extend(self.refresh_statics(next, changes));
@@ -155,12 +156,18 @@ impl Serving {
     }
 
     /// Makes the static part anew, keeping what is the same; the pools that differ.
-    fn refresh_statics(&mut self, next: &mut ServingView, changes: &mut ChangeSet) -> Vec<PoolKey> {
+    pub(super) fn refresh_statics(&mut self, next: &mut ServingView, changes: &mut ChangeSet) -> Vec<PoolKey> {
         let mut fresh = static_part(&self.configured, self.weights, &mut self.book);
         keep_same(&next.statics.backends, &mut fresh.backends);
         keep_same(&next.statics.models, &mut fresh.models);
         let held = core::mem::replace(&mut next.statics, Arc::new(fresh));
-        changes.updated.extend(differing(&held.backends, &next.statics.backends));
+        for name in differing(&held.backends, &next.statics.backends) {
+            match (held.backends.contains_key(&name), next.statics.backends.contains_key(&name)) {
+                (false, _) => changes.added.push(name),
+                (true, true) => changes.updated.push(name),
+                (true, false) => changes.removed.push(name),
+            }
+        }
         let names = differing(&held.models, &next.statics.models);
         changes.names.extend(names.iter().cloned());
         names.into_iter().map(PoolKey::Static).collect()
@@ -174,7 +181,9 @@ impl Serving {
         } else {
             let circuit = circuit_of_name(name).and_then(|id| desired.circuits().get(&id));
             if let Some(endpoint) = circuit.and_then(|circuit| circuit.routable()) {
-                add_pools_of(desired, endpoint, &mut pools);
+                self.touch_endpoint(desired, endpoint, true, &mut pools);
+                // Of a circuit's pool and not of its endpoint's others'.
+                pools.retain(|key| !matches!(key, PoolKey::Circuit(id) if circuit.is_some_and(|own| own.id != *id)));
             }
         }
         pools
@@ -184,17 +193,9 @@ impl Serving {
         match key {
             PoolKey::Static(name) => self.view.statics.models.get(name),
             PoolKey::Publication(_) | PoolKey::Contested(_) => self.view.pools.get(key),
+            PoolKey::Circuit(id) => self.view.registry.circuit(*id).map(|circuit| &circuit.pool),
         }
         .map(AsRef::as_ref)
-    }
-}
-
-/// The pools that an endpoint is in.
-pub(super) fn add_pools_of(desired: &Desired, endpoint: EndpointId, pools: &mut BTreeSet<PoolKey>) {
-    for publication in desired.publications_of(endpoint) {
-        pools.insert(PoolKey::Publication(publication.model.clone()));
-        let contested = publication.names().filter(|name| desired.contested(name));
-        pools.extend(contested.cloned().map(PoolKey::Contested));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::desired::{BackendKind, Rules};
 use crate::secret::Secret;
 
 /// Static backends, how candidates are weighed and judged, and which rules make backends of circuits.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServingSettings {
     /// Which rules turn circuits into backends.
     pub rules: Rules,
@@ -20,6 +20,15 @@ pub struct ServingSettings {
     pub checks: HealthChecks,
     /// `passive`.
     pub passive: Passive,
+}
+
+/// Settings that take the place of those a worker was made with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconfigured {
+    /// The new settings; which rules make backends of circuits stays as it is.
+    pub settings: ServingSettings,
+    /// Static backends whose credential is another one, which a journal could not see otherwise.
+    pub rekeyed: Vec<Arc<str>>,
 }
 
 /// How a model's candidates are weighed (worker-protocol 6.1).

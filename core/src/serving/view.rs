@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::health::HealthCounts;
 use super::pool::{ModelPool, PoolKey};
+use super::registry::{Registry, RegistryCounts};
 use crate::access::key_store::{KeyRecord, KeyTable};
 use crate::desired::{Backend, StateDigest, circuit_of_name};
 use crate::trie::TrieMap;
@@ -33,6 +34,7 @@ pub struct ServingView {
     pub(super) pools: TrieMap<PoolKey, Arc<ModelPool>>,
     /// The backends of each circuit, sorted by name. Circuits without any are absent.
     pub(super) backends: TrieMap<Uuid, Arc<[Arc<Backend>]>>,
+    pub(super) registry: Registry,
     pub(super) statics: Arc<StaticPart>,
     pub(super) counts: ViewCounts,
 }
@@ -61,6 +63,9 @@ pub struct ViewCounts {
     pub static_backends: usize,
     /// How all of these backends are.
     pub health: HealthCounts,
+    /// What of its circuits a legacy worker knows; absent in the other modes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registry: Option<RegistryCounts>,
 }
 
 impl ServingView {
@@ -108,6 +113,18 @@ impl ServingView {
     /// Names of the static backends, models and aliases, with their pools, sorted.
     pub fn static_models(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ModelPool>)> {
         self.statics.models.iter()
+    }
+
+    /// The circuits of a legacy worker, by sub-domain and by model.
+    #[must_use]
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Whether a model is served here under this name, by whatever kind of worker: fit for a label.
+    #[must_use]
+    pub fn names_model(&self, name: &str) -> bool {
+        self.names.get(name).is_some() || self.statics.models.contains_key(name) || self.registry.serves(name)
     }
 
     /// A backend by name, made by reconcile or configured.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use super::Worker;
 use super::defects::{Defect, has};
-use super::heard::HeardConfig;
+use super::heard::{HeardCircuits, HeardConfig};
 use super::merge::{self, TargetCircuits, TargetConfig};
 use super::output::{Apply, Command, Event, Severity, WakeReason};
 use super::pull::{ConfigAnswer, Flight, Leg, Scope, SnapshotCopy};
 use super::report::Trouble;
+use crate::serving::Reconfigured;
 use crate::time::Moment;
 use crate::wire::event::Ack;
 use crate::wire::ids::{KeyId, Revision};
@@ -62,7 +63,7 @@ impl Worker {
         let overruled = heard_circuits.len() + heard_config.len() > 0 && self.pulls.early.is_some();
         let mut again = if overruled { Some(Scope::Full) } else { flight.again };
         if let Some(target) = circuits {
-            self.apply_circuits(target);
+            self.apply_circuits(target, &heard_circuits);
         }
         if let Some((revision, target)) = config {
             if self.answer_notices(flight.number, &target, &refused_keys, &heard_config) {
@@ -76,9 +77,10 @@ impl Worker {
         }
     }
 
-    fn apply_circuits(&mut self, target: TargetCircuits) {
+    fn apply_circuits(&mut self, target: TargetCircuits, heard: &HeardCircuits) {
         self.say_if_emptied("circuits", target.circuits.len(), self.desired.circuits().len());
         self.desired.replace_circuits(target.circuits);
+        self.desired.settle_arrivals(|id| heard.holds(id));
         self.drop_acks_of_absent_circuits();
         if let Some(end) = target.overruled_until.filter(|_| !has(Defect::NoPullAfterGuard)) {
             // Requests sent up to the end are mistrusted: the next one goes right after it.
@@ -140,9 +142,20 @@ impl Worker {
         self.acks.full_pull_applied(self.bus.up && subscription == Some(self.bus.subscription));
     }
 
+    /// Takes another configuration in: one view holds all of it.
+    pub(super) fn configured(&mut self, fresh: Reconfigured) {
+        self.flush_changes();
+        self.remake = self.serving.configure(fresh);
+    }
+
     /// Hands out the view of what changed, if anything did.
     pub(super) fn flush_changes(&mut self) {
-        let touched = self.desired.take_touched();
+        let mut touched = self.desired.take_touched();
+        self.mode_touched(&touched);
+        touched.endpoints.extend(self.desired.take_touched().endpoints);
+        if core::mem::take(&mut self.remake) {
+            touched = self.desired.everything();
+        }
         let Some(update) = self.serving.update(&self.desired, &touched) else { return };
         for report in update.reports {
             self.notice(Severity::Warning, report.code(), report.to_string());

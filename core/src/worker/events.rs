@@ -34,7 +34,10 @@ impl Worker {
             EventKind::RouteUpdated(circuit) => {
                 self.guards.remove(circuit.id);
                 self.pulls.heard_circuit(circuit.id, Some(&circuit));
-                applied(self.desired.upsert_circuit(*circuit))
+                let id = circuit.id;
+                let changed = self.desired.upsert_circuit(*circuit);
+                self.desired.note_arrival(id);
+                applied(changed)
             }
             EventKind::CircuitsRemoved(ids) => self.circuits_removed(&ids),
             EventKind::ModelUpdated(_)
@@ -62,6 +65,7 @@ impl Worker {
             self.guards.remove(circuit.id);
             self.pulls.heard_circuit(circuit.id, Some(circuit));
             changed |= self.desired.upsert_circuit(circuit.clone());
+            self.desired.note_arrival(circuit.id);
             if circuit.app_mode == AppMode::Inference {
                 served.push(received);
             } else {

@@ -26,6 +26,10 @@ impl HeardCircuits {
         self.last.len()
     }
 
+    pub(super) fn holds(&self, id: CircuitId) -> bool {
+        self.last.contains_key(&id)
+    }
+
     /// Applies what was heard to an answer.
     pub(super) fn apply(&self, target: &mut BTreeMap<CircuitId, Circuit>) {
         for (&id, circuit) in &self.last {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::call::CallEnded;
 use super::output::AckId;
 use super::probe::ProbeEnded;
-use crate::serving::{ExchangeEnded, Generation};
+use crate::serving::{ExchangeEnded, Generation, Reconfigured};
 use crate::wire::event::BusEvent;
 use crate::wire::malformed::Malformed;
 
@@ -37,6 +37,8 @@ pub enum Input {
     AckFailed(AckId),
     /// Time passed. Early ones are harmless, late ones are only late.
     Tick,
+    /// The configuration is another one (data-plane 8).
+    Configured(Box<Reconfigured>),
     /// Begin to leave: not ready any more; everything else goes on until [`Input::Drained`].
     Shutdown,
     /// The last request has ended: leave the coordinator and stop.

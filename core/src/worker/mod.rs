@@ -8,6 +8,8 @@ mod call;
 mod calls;
 #[doc(hidden)]
 pub mod defects;
+#[cfg(feature = "appproxy-legacy")]
+mod discovery;
 mod events;
 mod guards;
 mod heard;
@@ -51,6 +53,7 @@ use defects::{Defect, has};
 use guards::Guards;
 use heartbeat::Heartbeat;
 use lifecycle::Lifecycle;
+use mode::Kept;
 use probes::Probes;
 use pull::{Pulls, SnapshotCopy};
 use queue::Outputs;
@@ -89,12 +92,15 @@ pub struct Worker {
     desired: Desired,
     serving: Serving,
     probes: Probes,
+    kept: Kept,
     issued: Generation,
     applied: Generation,
     last_full_pull: Option<Moment>,
     troubles: Troubles,
     shutdown: bool,
     drained: bool,
+    /// The next view is made of everything anew.
+    remake: bool,
 }
 
 impl Worker {
@@ -127,12 +133,14 @@ impl Worker {
             serving: Serving::new(&settings),
             // Apart, so that health leaves all other draws alone.
             probes: Probes::new(Draws::new(seed).child()),
+            kept: Kept::of(&config.mode),
             issued: Generation::default(),
             applied: Generation::default(),
             last_full_pull: None,
             troubles: Troubles::new(),
             shutdown: false,
             drained: false,
+            remake: false,
             draws,
             config,
         }
@@ -170,6 +178,7 @@ impl Worker {
             }
             Input::AckFailed(id) => self.ack_failed(id),
             Input::Tick => {}
+            Input::Configured(fresh) => self.configured(*fresh),
             Input::Shutdown => self.shut_down(),
             Input::Drained => {
                 self.shut_down();
@@ -191,7 +200,8 @@ impl Worker {
         self.outputs.next().unwrap_or_else(|| {
             self.polled = true;
             let release = self.serving.next_release().map(|at| Deadline { at, reason: WakeReason::QuarantineEnd });
-            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), release];
+            let inquiry = self.mode_next_inquiry();
+            let due = [self.timers.next(), self.calls.next_deadline(), self.probes.next_deadline(), inquiry, release];
             Output::Wait(due.into_iter().flatten().min())
         })
     }
@@ -304,6 +314,7 @@ impl Worker {
                 WakeReason::CallDeadline
                 | WakeReason::Probe
                 | WakeReason::ProbeDeadline
+                | WakeReason::Discovery
                 | WakeReason::QuarantineEnd => {}
             }
         }

@@ -2,13 +2,36 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Worker;
 use super::defects;
+#[cfg(feature = "appproxy-legacy")]
+use super::discovery::Discovery;
+use super::output::Deadline;
 use super::pull::Scope;
 use super::report::OLD_COORDINATOR;
 use crate::config::worker::Mode;
-use crate::desired::Rules;
+use crate::desired::{Rules, Touched};
 use crate::wire::register::heartbeat_body;
+
+/// What only one of the workers keeps.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Kept {
+    Nothing,
+    #[cfg(feature = "appproxy-legacy")]
+    Legacy(Discovery),
+}
+
+impl Kept {
+    pub(super) fn of(mode: &Mode) -> Self {
+        match mode {
+            #[cfg(feature = "appproxy-legacy")]
+            Mode::Legacy(_) => Self::Legacy(Discovery::default()),
+            _ => Self::Nothing,
+        }
+    }
+}
 
 /// The rules by which circuits become backends.
 pub(super) const fn rules(mode: &Mode) -> Rules {
@@ -18,7 +41,11 @@ pub(super) const fn rules(mode: &Mode) -> Rules {
         // A configuration whose mode is not built in is refused when it is read.
         #[cfg(not(feature = "appproxy-router"))]
         Mode::Router(_) => Rules::StaticOnly,
-        Mode::Legacy(_) | Mode::Plain => Rules::StaticOnly,
+        #[cfg(feature = "appproxy-legacy")]
+        Mode::Legacy(_) => Rules::Legacy,
+        #[cfg(not(feature = "appproxy-legacy"))]
+        Mode::Legacy(_) => Rules::StaticOnly,
+        Mode::Plain => Rules::StaticOnly,
     }
 }
 
@@ -66,6 +93,35 @@ impl Worker {
     /// The scope that is complete in this mode, and what a partial one comes to.
     pub(super) const fn mode_scope(&self, scope: Scope) -> Scope {
         if self.mode_has_router_config() { scope } else { Scope::Full }
+    }
+
+    /// Follows what changed, before it is served.
+    pub(super) fn mode_touched(&mut self, touched: &Touched) {
+        match self.kept {
+            #[cfg(feature = "appproxy-legacy")]
+            Kept::Legacy(_) => self.discovery_touched(touched),
+            Kept::Nothing => {
+                let _ = touched;
+            }
+        }
+    }
+
+    /// Asks replicas what they serve, where nobody else says it.
+    pub(super) fn mode_begin_inquiries(&mut self) {
+        match self.kept {
+            #[cfg(feature = "appproxy-legacy")]
+            Kept::Legacy(_) => self.begin_inquiries(),
+            Kept::Nothing => {}
+        }
+    }
+
+    /// When the next of these is due, if there is room for it.
+    pub(super) fn mode_next_inquiry(&self) -> Option<Deadline> {
+        match &self.kept {
+            #[cfg(feature = "appproxy-legacy")]
+            Kept::Legacy(discovery) => discovery.next_deadline().filter(|_| self.probes.has_room()),
+            Kept::Nothing => None,
+        }
     }
 
     /// The words for a registration refused with 400 or 422, and whether only an operator can mend it.

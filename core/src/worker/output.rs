@@ -32,7 +32,7 @@ pub enum Command {
     Call(Call),
     /// Nobody waits for this call any more; the shell may drop it.
     Abandon(CallId),
-    /// Ask a backend how it is, then say [`super::Input::ProbeEnded`].
+    /// Ask a backend how it is, or which models it has, then say [`super::Input::ProbeEnded`].
     Probe(Probe),
     /// Nobody waits for this probe any more; the shell may drop it.
     AbandonProbe(ProbeId),
@@ -119,6 +119,8 @@ pub enum WakeReason {
     ProbeDeadline,
     /// A quarantine is over.
     QuarantineEnd,
+    /// A replica is due to be asked for its models.
+    Discovery,
 }
 
 /// What an observer may want to know.
@@ -157,7 +159,7 @@ pub enum Event {
         /// The status, or `refused`, `reset`, `timed_out`, `late`, ...
         outcome: String,
     },
-    /// A probe ended; `outcome` is the status, or a word for the failure.
+    /// A probe, or a question for models, ended; `outcome` is the status, or a word for the failure.
     ProbeEnded {
         /// The backend; `None` when nobody waited for the result any more.
         backend: Option<Arc<str>>,

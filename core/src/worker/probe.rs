@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::call::TransportFailure;
 use crate::desired::BackendKind;
-use crate::serving::{ProbeSign, served_names};
+use crate::serving::{ProbeSign, is_model_list, served_names};
 use crate::time::Moment;
 
 /// A probe's identity within one worker.
@@ -64,7 +64,12 @@ impl Probe {
     #[must_use]
     pub fn answered(self, status: StatusCode, body: &[u8]) -> ProbeEnded {
         let models = served_names(self.kind, status, body);
-        ProbeEnded { id: self.id, outcome: ProbeOutcome::Answered { status: status.as_u16(), models } }
+        let said = match &models {
+            Some(_) => ModelsSaid::Names,
+            None if is_model_list(self.kind, status, body) => ModelsSaid::NoName,
+            None => ModelsSaid::Nothing,
+        };
+        ProbeEnded { id: self.id, outcome: ProbeOutcome::Answered { status: status.as_u16(), models, said } }
     }
 
     /// The backend did not answer.
@@ -93,9 +98,35 @@ impl ProbeEnded {
 #[serde(rename_all = "snake_case")]
 pub(super) enum ProbeOutcome {
     /// It answered, with these models if it was a model list.
-    Answered { status: u16, models: Option<Vec<Arc<str>>> },
+    Answered {
+        status: u16,
+        models: Option<Vec<Arc<str>>>,
+        /// What kind of answer it was, by its body.
+        #[serde(default, skip_serializing_if = "ModelsSaid::follows")]
+        said: ModelsSaid,
+    },
     /// It did not.
     Failed(TransportFailure),
+}
+
+/// What an answer says of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ModelsSaid {
+    /// It is no model list.
+    #[default]
+    Nothing,
+    /// It is a list without a usable name.
+    NoName,
+    /// It names some.
+    Names,
+}
+
+impl ModelsSaid {
+    /// Whether it follows from there being names.
+    const fn follows(&self) -> bool {
+        !matches!(self, Self::NoName)
+    }
 }
 
 impl ProbeOutcome {
@@ -108,7 +139,7 @@ impl ProbeOutcome {
 
     pub(super) fn sign(self) -> ProbeSign {
         match self {
-            Self::Answered { status: ..500, models } => ProbeSign::Good(models.map(Arc::from)),
+            Self::Answered { status: ..500, models, .. } => ProbeSign::Good(models.map(Arc::from)),
             Self::Answered { status: 503, .. } => ProbeSign::Unavailable,
             Self::Answered { .. } | Self::Failed(_) => ProbeSign::Bad,
         }

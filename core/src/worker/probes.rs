@@ -22,6 +22,8 @@ use crate::limits;
 use crate::seed::Draws;
 use crate::serving::ProbeSign;
 use crate::time::Moment;
+#[cfg(feature = "appproxy-legacy")]
+use crate::wire::ids::EndpointId;
 
 /// Room that first probes leave to each other.
 const FIRST_STEP: Duration = Duration::from_millis(1);
@@ -29,7 +31,7 @@ const FIRST_STEP: Duration = Duration::from_millis(1);
 /// Whom to probe, when, and which probes are under way.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Probes {
-    draws: Draws,
+    pub(super) draws: Draws,
     last: u64,
     plans: BTreeMap<Arc<str>, Plan>,
     due: BTreeSet<(Moment, Arc<str>)>,
@@ -39,10 +41,20 @@ pub(super) struct Probes {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct UnderWay {
-    backend: Arc<str>,
+pub(super) struct UnderWay {
+    about: About,
     began: Moment,
     deadline: Moment,
+}
+
+/// What a probe is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum About {
+    /// How this backend is.
+    Health(Arc<str>),
+    /// Which models an endpoint has, as one of its replicas says.
+    #[cfg(feature = "appproxy-legacy")]
+    Models { endpoint: EndpointId, replica: Arc<str> },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,14 +85,19 @@ impl Probes {
 
     /// The next probe, deadline of one, or neither.
     pub(super) fn next_deadline(&self) -> Option<Deadline> {
-        let free = self.waiting.len() < limits::PROBES;
-        let due = self.due.first().filter(|_| free).map(|(at, _)| Deadline { at: *at, reason: WakeReason::Probe });
+        let due =
+            self.due.first().filter(|_| self.has_room()).map(|(at, _)| Deadline { at: *at, reason: WakeReason::Probe });
         let given_up = self.by_deadline.first().map(|(at, _)| Deadline { at: *at, reason: WakeReason::ProbeDeadline });
         due.into_iter().chain(given_up).min()
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether one more may be under way.
+    pub(super) fn has_room(&self) -> bool {
+        !self.over && self.waiting.len() < limits::PROBES
     }
 
     fn add(&mut self, came: BTreeSet<Arc<str>>, now: Moment, checks: &HealthChecks) {
@@ -116,18 +133,24 @@ impl Probes {
             return None;
         }
         let (_, name) = self.due.pop_first()?;
-        self.last += 1;
-        let (id, deadline) = (ProbeId(self.last), now.after(timeout));
+        let (id, deadline) = self.send(About::Health(name.clone()), now, timeout);
         if let Some(plan) = self.plans.get_mut(&name) {
             plan.next = Next::UnderWay(id);
         }
-        self.waiting.insert(id, UnderWay { backend: name.clone(), began: now, deadline });
-        self.by_deadline.insert((deadline, id));
         Some((id, name, deadline))
     }
 
+    /// One more is under way.
+    pub(super) fn send(&mut self, about: About, now: Moment, timeout: Duration) -> (ProbeId, Moment) {
+        self.last += 1;
+        let (id, deadline) = (ProbeId(self.last), now.after(timeout));
+        self.waiting.insert(id, UnderWay { about, began: now, deadline });
+        self.by_deadline.insert((deadline, id));
+        (id, deadline)
+    }
+
     /// Takes the probe out; `None` when nobody waits for it.
-    fn finish(&mut self, id: ProbeId) -> Option<UnderWay> {
+    pub(super) fn finish(&mut self, id: ProbeId) -> Option<UnderWay> {
         let probe = self.waiting.remove(&id)?;
         self.by_deadline.remove(&(probe.deadline, id));
         Some(probe)
@@ -138,8 +161,7 @@ impl Probes {
     }
 
     /// Plans the probe after one that has ended.
-    fn plan(&mut self, ended: UnderWay, wait: Duration, now: Moment, checks: &HealthChecks) {
-        let UnderWay { backend, began, .. } = ended;
+    fn plan(&mut self, backend: Arc<str>, began: Moment, wait: Duration, now: Moment, checks: &HealthChecks) {
         let Some(plan) = self.plans.get_mut(&backend) else { return };
         let mut at = began.after(wait);
         if !plan.in_beat && wait == checks.interval {
@@ -171,14 +193,21 @@ impl Worker {
     }
 
     fn probe_outcome(&mut self, probe: UnderWay, outcome: ProbeOutcome) {
-        self.outputs.event(Event::ProbeEnded { backend: Some(probe.backend.clone()), outcome: outcome.label() });
-        self.take_sign(probe, outcome.sign());
+        let UnderWay { about, began, .. } = probe;
+        match about {
+            About::Health(backend) => {
+                self.outputs.event(Event::ProbeEnded { backend: Some(backend.clone()), outcome: outcome.label() });
+                self.take_sign(backend, began, outcome.sign());
+            }
+            #[cfg(feature = "appproxy-legacy")]
+            About::Models { endpoint, replica } => self.inquiry_ended(endpoint, &replica, &outcome),
+        }
     }
 
-    fn take_sign(&mut self, probe: UnderWay, sign: ProbeSign) {
+    fn take_sign(&mut self, backend: Arc<str>, began: Moment, sign: ProbeSign) {
         let now = self.now.moment;
-        if let Some(wait) = self.serving.take_sign(&probe.backend, sign, now) {
-            self.probes.plan(probe, wait, now, self.serving.checks());
+        if let Some(wait) = self.serving.take_sign(&backend, sign, now) {
+            self.probes.plan(backend, began, wait, now, self.serving.checks());
         }
     }
 
@@ -225,12 +254,13 @@ impl Worker {
                 // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
                 _ => {
                     if let Some(probe) = self.probes.finish(id) {
-                        self.take_sign(probe, ProbeSign::Bad);
+                        self.take_sign(name, probe.began, ProbeSign::Bad);
                         ended = true;
                     }
                 }
             }
         }
+        self.mode_begin_inquiries();
         ended
     }
 
@@ -239,6 +269,12 @@ impl Worker {
             self.outputs.command(Command::AbandonProbe(id));
         }
     }
+}
+
+/// What asks a backend for its list of models.
+#[cfg(feature = "appproxy-legacy")]
+pub(super) fn models_request(backend: &Backend) -> Option<Request<()>> {
+    request(backend, HealthChecks::ENDPOINT)
 }
 
 /// What asks a backend how it is: its list of models, unless the configuration names another path.

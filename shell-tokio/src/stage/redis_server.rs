@@ -6,12 +6,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
+
+/// Runs a program until it ends or the other end of standard input is closed, which even an owner that is killed does.
+const ENDS_WITH_ITS_OWNER: &str = r#""$@" </dev/null & program=$!; (read -r _; kill -9 $program) <&0 & wait $program"#;
 
 /// A running redis-server. Dropping it kills the process.
 #[derive(Debug)]
 pub struct StageBus {
     child: Child,
+    /// Held open while the server is to live.
+    owner: Option<ChildStdin>,
     port: u16,
 }
 
@@ -30,22 +35,21 @@ impl StageBus {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_at(port: u16) -> io::Result<Option<Self>> {
-        let spawned = Command::new("redis-server")
+        if !on_path("redis-server") {
+            return Ok(None);
+        }
+        let mut child = Command::new("sh")
+            .args(["-c", ENDS_WITH_ITS_OWNER, "sh", "redis-server"])
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
             .args(["--daemonize", "no", "--dir", "/tmp", "--protected-mode", "yes"])
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // Ctrl-C reaches a whole process group: ours is to end the bus last.
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn();
-        let child = match spawned {
-            Ok(child) => child,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut bus = Self { child, port };
+            .spawn()?;
+        let owner = child.stdin.take();
+        let mut bus = Self { child, owner, port };
         for _ in 0..100 {
             if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok() {
                 return Ok(Some(bus));
@@ -72,6 +76,12 @@ impl StageBus {
 
     /// Kills it and waits until it is gone.
     pub async fn kill(mut self) {
-        drop(self.child.kill().await);
+        drop(self.owner.take());
+        drop(self.child.wait().await);
     }
+}
+
+fn on_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }

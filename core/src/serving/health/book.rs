@@ -44,6 +44,41 @@ impl Book {
         &self.checks
     }
 
+    pub(in crate::serving) const fn passive(&self) -> &Passive {
+        &self.passive
+    }
+
+    /// Judges otherwise from now on. `wanted` and `wants` say for whom probes were wanted, and for whom they are. Other
+    /// checks begin a round of their own; what is not asked any more is not held to what it answered.
+    pub(in crate::serving) fn configure(
+        &mut self,
+        checks: HealthChecks,
+        passive: Passive,
+        wanted: impl Fn(&Arc<str>) -> bool,
+        wants: impl Fn(&Arc<str>) -> bool,
+    ) {
+        let others = self.checks != checks;
+        let was_on = core::mem::replace(&mut self.checks, checks).enabled;
+        self.passive = passive;
+        let names: Vec<Arc<str>> = self.records.keys().cloned().collect();
+        for name in names {
+            let (before, now) = (was_on && wanted(&name), self.checks.enabled && wants(&name));
+            if before && (others || !now) && !self.roster.came.remove(&name) {
+                self.roster.gone.insert(name.clone());
+            }
+            if now && (others || !before) {
+                self.roster.came.insert(name.clone());
+            }
+            if before && !now {
+                let from = self.known(&name).health;
+                if let Some(record) = self.records.get_mut(&name) {
+                    record.unasked();
+                }
+                self.settle(&name, from, "not_probed");
+            }
+        }
+    }
+
     pub(in crate::serving) const fn counts(&self) -> HealthCounts {
         self.counts
     }

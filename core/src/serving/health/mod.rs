@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use book::Book;
 pub(super) use book::Known;
-pub use model_list::served_names;
+pub use model_list::{is_model_list, served_names};
 pub use record::ProbeSign;
 pub use traffic::{AttemptEnd, ExchangeEnded, Witnesses};
 
@@ -128,7 +128,7 @@ pub struct HealthChange {
     /// What it is.
     pub to: Health,
     /// By what: `probe`, `traffic`, `quarantine_over`, `needed` (quarantine ended early, too few others were left),
-    /// `moved` (another address).
+    /// `moved` (another address), `not_probed` (probes were turned off).
     pub why: Cow<'static, str>,
 }
 

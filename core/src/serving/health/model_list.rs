@@ -29,9 +29,21 @@ pub fn served_names(kind: BackendKind, status: StatusCode, body: &[u8]) -> Optio
         return None;
     }
     let mut seen = std::collections::BTreeSet::new();
-    let fit = |name: &&str| !name.is_empty() && name.len() <= limits::SERVED_NAME_BYTES;
+    // A name with line ends in it would be more than a name in a form or a header.
+    let fit =
+        |name: &&str| !name.is_empty() && name.len() <= limits::SERVED_NAME_BYTES && !name.contains(char::is_control);
     let names: Vec<Arc<str>> = names.into_iter().filter(fit).filter(|name| seen.insert(*name)).map(Arc::from).collect();
     (!names.is_empty()).then_some(names)
+}
+
+/// Whether an answer is a model list at all, usable names or not.
+#[must_use]
+pub fn is_model_list(kind: BackendKind, status: StatusCode, body: &[u8]) -> bool {
+    let list: Option<List> = serde_json::from_slice(body).ok().filter(|_| status == StatusCode::OK);
+    list.is_some_and(|list| match kind {
+        BackendKind::Gemini => list.models.is_array(),
+        BackendKind::Vllm | BackendKind::Generic | BackendKind::OpenAi | BackendKind::Anthropic => list.data.is_array(),
+    })
 }
 
 /// Vendors add to their lists as they like: only what is asked for is looked at, and its form is not trusted.

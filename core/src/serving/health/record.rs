@@ -91,6 +91,11 @@ impl Record {
         }
     }
 
+    /// It is probed no more.
+    pub(super) const fn unasked(&mut self) {
+        (self.probed, self.good, self.bad, self.spent) = (Probed::Unknown, 0, 0, false);
+    }
+
     pub(super) fn take_sign(&mut self, sign: ProbeSign, now: Moment, checks: &HealthChecks) {
         match sign {
             ProbeSign::Good(served) => {

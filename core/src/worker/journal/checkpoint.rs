@@ -1,6 +1,7 @@
 //! A worker between two inputs, as the head of a later part keeps it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use super::super::Worker;
 use super::super::acks::{Acks, KeyNotices};
@@ -10,19 +11,20 @@ use super::super::calls::Calls;
 use super::super::guards::Guards;
 use super::super::heartbeat::Heartbeat;
 use super::super::lifecycle::Lifecycle;
+use super::super::mode::Kept;
 use super::super::probes::Probes;
 use super::super::pull::{Pulls, SnapshotCopy};
 use super::super::report::Troubles;
 use super::super::timers::Timers;
 use super::record::drop_echoes;
 use crate::backoff::Backoff;
-use crate::desired::pseudonymised;
+use crate::desired::{Arrivals, Learned, pseudonymised};
 use crate::seed::Draws;
 use crate::serving::{Book, Generation};
 use crate::time::{Moment, Now};
 use crate::wire::circuit::Circuit;
 use crate::wire::event::Ack;
-use crate::wire::ids::NodeId;
+use crate::wire::ids::{EndpointId, NodeId};
 use crate::wire::key::ApiKey;
 use crate::wire::publication::Publication;
 
@@ -47,8 +49,11 @@ pub struct Checkpoint {
     acks: Acks,
     notices: KeyNotices,
     probes: Probes,
+    kept: Kept,
     health: Book,
     circuits: Vec<Circuit>,
+    arrivals: Arrivals,
+    learned: BTreeMap<EndpointId, Learned>,
     publications: Vec<Publication>,
     /// Nothing while no key set ever came.
     keys: Option<Vec<ApiKey>>,
@@ -85,8 +90,11 @@ impl Checkpoint {
             acks: worker.acks.clone(),
             notices: worker.notices.clone(),
             probes: worker.probes.clone(),
+            kept: worker.kept.clone(),
             health: worker.serving.book().clone(),
             circuits: desired.circuits().values().cloned().collect(),
+            arrivals: desired.arrivals().clone(),
+            learned: desired.learned().clone(),
             publications: desired.publications().values().map(|publication| (**publication).clone()).collect(),
             keys: desired.keys_loaded().then(|| desired.keys().values().cloned().collect()),
             issued: worker.issued,
@@ -128,6 +136,10 @@ impl Checkpoint {
     pub(super) fn resume(self, worker: &mut Worker) {
         let desired = &mut worker.desired;
         desired.replace_circuits(self.circuits.into_iter().map(|circuit| (circuit.id, circuit)).collect());
+        desired.resume_arrivals(self.arrivals);
+        for (endpoint, learned) in self.learned {
+            desired.learn(endpoint, Some(learned));
+        }
         let publications = self.publications.into_iter();
         desired
             .replace_publications(publications.map(|publication| (publication.model.clone(), publication)).collect());
@@ -153,6 +165,7 @@ impl Checkpoint {
         worker.acks = self.acks;
         worker.notices = self.notices;
         worker.probes = self.probes;
+        worker.kept = self.kept;
         worker.issued = self.issued;
         worker.applied = self.applied;
         worker.last_full_pull = self.last_full_pull;

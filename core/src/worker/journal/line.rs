@@ -49,7 +49,8 @@ impl Head {
     /// When an ack's echo cannot be replaced.
     pub fn resumed(&self, worker: &Worker, after: u64) -> serde_json::Result<Self> {
         let state = Some(Box::new(Checkpoint::of(worker)?));
-        Ok(Self { after, state, ..self.clone() })
+        let serving = worker.serving.settings();
+        Ok(Self { after, state, serving, ..self.clone() })
     }
 }
 

@@ -97,6 +97,7 @@ pub(super) fn input(input: &Input) -> String {
         Input::Started => "started".to_owned(),
         Input::BusUp => "bus up".to_owned(),
         Input::Tick => "tick".to_owned(),
+        Input::Configured(_) => "another configuration".to_owned(),
         Input::Shutdown => "shutdown".to_owned(),
         Input::Drained => "drained".to_owned(),
     }

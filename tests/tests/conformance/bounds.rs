@@ -4,15 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use appproxy_tests::http::{Connection, Request};
 use appproxy_tests::puppet::Puppet;
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{chat, streamed_chat};
 use serde_json::json;
 
-#[test]
-fn a_client_that_does_not_read_slows_the_replica_down() {
+pub(crate) fn a_client_that_does_not_read_slows_the_replica_down(shell: Shell) {
     const MOST: usize = 256 * 1024 * 1024;
-    let (world, puppet) = Setup::default().start_with_puppet();
+    let (world, puppet) = shell.setup().start_with_puppet();
     let mut client = streamed_chat("puppet").bearer("sk-all").open(world.data()).unwrap();
     let mut visit = puppet.visit();
     visit.begin_events();
@@ -28,9 +27,8 @@ fn a_client_that_does_not_read_slows_the_replica_down() {
     drop(client);
 }
 
-#[test]
-fn bodies_in_memory_are_bounded_over_all_requests() {
-    let world = Setup::default().server("max_buffered: \"64KiB\"").server("max_body_size: \"64KiB\"").start();
+pub(crate) fn bodies_in_memory_are_bounded_over_all_requests(shell: Shell) {
+    let world = shell.setup().server("max_buffered: \"64KiB\"").server("max_body_size: \"64KiB\"").start();
     let begin = |length: usize| {
         let mut connection = Connection::open(world.data(), PATIENCE).unwrap();
         let head = format!(
@@ -64,9 +62,8 @@ fn bodies_in_memory_are_bounded_over_all_requests() {
 }
 
 /// Most clients write their whole body before they read: the refusal must not be lost in a reset.
-#[test]
-fn a_client_that_sends_all_of_a_body_far_too_large_gets_its_413() {
-    let world = Setup::default().server("max_body_size: \"64KiB\"").start();
+pub(crate) fn a_client_that_sends_all_of_a_body_far_too_large_gets_its_413(shell: Shell) {
+    let world = shell.setup().server("max_body_size: \"64KiB\"").start();
     let body = json!({"model": "chat", "messages": [], "x": "y".repeat(8 * 1024 * 1024)}).to_string();
     let with_length = Request::post_json("/v1/chat/completions", &body).bearer("sk-all");
     let chunked = Request::post_json("/v1/chat/completions", &format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()))
@@ -81,9 +78,8 @@ fn a_client_that_sends_all_of_a_body_far_too_large_gets_its_413() {
     }
 }
 
-#[test]
-fn connections_beyond_the_bound_wait_for_a_place_and_then_are_told() {
-    let world = Setup::default().server("max_connections: 2").start();
+pub(crate) fn connections_beyond_the_bound_wait_for_a_place_and_then_are_told(shell: Shell) {
+    let world = shell.setup().server("max_connections: 2").start();
     let ask = |connection: &mut Connection| {
         connection.send(&Request::get("/livez")).unwrap();
         connection.answer().map(|answer| answer.status())
@@ -98,9 +94,8 @@ fn connections_beyond_the_bound_wait_for_a_place_and_then_are_told() {
     assert_eq!(ask(&mut fourth).unwrap(), 200, "a place came free in time");
 }
 
-#[test]
-fn heads_beyond_the_bound_are_refused_and_large_bodies_are_asked_for() {
-    let (world, puppet) = Setup::default().server("max_header_size: \"8KiB\"").start_with_puppet();
+pub(crate) fn heads_beyond_the_bound_are_refused_and_large_bodies_are_asked_for(shell: Shell) {
+    let (world, puppet) = shell.setup().server("max_header_size: \"8KiB\"").start_with_puppet();
     let fits = chat("chat").bearer("sk-all").header("X-Long", &"x".repeat(7_000));
     assert_eq!(world.send(&fits).status(), 200);
     let beyond = Request::get("/livez").header("X-Long", &"x".repeat(9_000)).send(world.data());
@@ -126,9 +121,8 @@ fn heads_beyond_the_bound_are_refused_and_large_bodies_are_asked_for() {
     assert_eq!(client.interim_or_head().unwrap().status, 401);
 }
 
-#[test]
-fn a_key_ends_to_the_second() {
-    let world = Setup::default().start();
+pub(crate) fn a_key_ends_to_the_second(shell: Shell) {
+    let world = shell.setup().start();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let end = now().as_secs() + 3;
     let text = jiff::Timestamp::from_second(end.try_into().unwrap()).unwrap().to_string();
@@ -150,9 +144,8 @@ fn a_key_ends_to_the_second() {
     assert!(last_good < end && first_bad >= end, "good at {last_good:?}, refused at {first_bad:?}, its end is {end:?}");
 }
 
-#[test]
-fn trust_in_old_state_can_be_bounded() {
-    let setup = Setup::default().reconcile("200ms").router("max_staleness: \"1s\"").router("max_key_staleness: \"2s\"");
+pub(crate) fn trust_in_old_state_can_be_bounded(shell: Shell) {
+    let setup = shell.setup().reconcile("200ms").router("max_staleness: \"1s\"").router("max_key_staleness: \"2s\"");
     let mut world = setup.start();
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
     world.kill_coordinator();
@@ -168,9 +161,8 @@ fn trust_in_old_state_can_be_bounded() {
     world.worker().wait_ready(&data, PATIENCE);
 }
 
-#[test]
-fn a_connection_that_the_replica_closed_meanwhile_is_nobodys_trouble() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn a_connection_that_the_replica_closed_meanwhile_is_nobodys_trouble(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     for _ in 0..5 {
         let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
         let mut visit = puppet.visit();
@@ -181,9 +173,8 @@ fn a_connection_that_the_replica_closed_meanwhile_is_nobodys_trouble() {
     }
 }
 
-#[test]
-fn one_stuck_replica_harms_only_itself() {
-    let (world, stuck) = Setup::default().start_with_puppet();
+pub(crate) fn one_stuck_replica_harms_only_itself(shell: Shell) {
+    let (world, stuck) = shell.setup().start_with_puppet();
     let waiting: Vec<Connection> =
         (0..100).map(|_| chat("puppet").bearer("sk-all").open(world.data()).unwrap()).collect();
     for _ in 0..20 {
@@ -196,9 +187,8 @@ fn one_stuck_replica_harms_only_itself() {
     drop::<Puppet>(stuck);
 }
 
-#[test]
-fn a_hangup_is_no_end_and_pages_answer_browsers() {
-    let mut world = Setup::default().bind("[::1]:0").server("cors: {allowed_origins: [\"https://app.test\"]}").start();
+pub(crate) fn a_hangup_is_no_end_and_pages_answer_browsers(shell: Shell) {
+    let mut world = shell.setup().bind("[::1]:0").server("cors: {allowed_origins: [\"https://app.test\"]}").start();
     world.program().signal("HUP").unwrap();
     world.worker().log().wait_for("SIGHUP", PATIENCE);
     assert_eq!(world.chat("sk-all", "chat").status(), 200);

@@ -1,7 +1,7 @@
 //! Odd messages and elements from the control plane: counted by kind, said once, and nothing else changes.
 
 use appproxy_fixtures::wire::{Dialect, Field, envelope::Envelope, event};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{AUTHORITY, World, endpoint};
 use serde_json::{Value, json};
@@ -24,9 +24,8 @@ fn settle(world: &World) {
     assert_eq!(world.publish("fence", &[], &[(1, 1.0)]), "acked");
 }
 
-#[test]
-fn malformed_messages_are_counted_by_kind_and_change_nothing() {
-    let mut world = Setup::default().start();
+pub(crate) fn malformed_messages_are_counted_by_kind_and_change_nothing(shell: Shell) {
+    let mut world = shell.setup().start();
     settle(&world);
     let digest = world.page("/status")["desired_state_digest"].clone();
     let name = "appproxy_circuit_created_event";
@@ -86,9 +85,8 @@ fn malformed_messages_are_counted_by_kind_and_change_nothing() {
     assert_eq!((said("envelope"), said("circuit")), (1, 1), "{}", world.worker().log().tail(40));
 }
 
-#[test]
-fn the_good_elements_of_a_broken_batch_are_applied_and_acked() {
-    let mut world = Setup::default().start();
+pub(crate) fn the_good_elements_of_a_broken_batch_are_applied_and_acked(shell: Shell) {
+    let mut world = shell.setup().start();
     let good = world.replica("good", &[]);
     // One circuit with a route at port 0 beside a good one, one whose id is none; spelled in upper case and kebab.
     let route = |port: u64| {
@@ -127,9 +125,8 @@ fn the_good_elements_of_a_broken_batch_are_applied_and_acked() {
     assert_eq!(world.page("/status")["desired_state_digest"], digest);
 }
 
-#[test]
-fn malformed_elements_of_a_pull_cost_only_themselves() {
-    let world = Setup::default().reconcile("300ms").start();
+pub(crate) fn malformed_elements_of_a_pull_cost_only_themselves(shell: Shell) {
+    let world = shell.setup().reconcile("300ms").start();
     let plant = |kind: &str, value: Value| {
         world.done("POST", "/dev/plant", &json!({"authority": AUTHORITY, "kind": kind, "value": value}));
     };
@@ -151,9 +148,8 @@ fn malformed_elements_of_a_pull_cost_only_themselves() {
 }
 
 /// The samples of the fixtures, each on the wire as it stands: the subscription outlives them all.
-#[test]
-fn every_odd_sample_leaves_the_subscription_standing() {
-    let mut world = Setup::default().start();
+pub(crate) fn every_odd_sample_leaves_the_subscription_standing(shell: Shell) {
+    let mut world = shell.setup().start();
     let folder = appproxy_tests::repository::root().join("fixtures/data/events/odd");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use appproxy_fixtures::coordinator::{Failure, Faults};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{chat, endpoint};
 use serde_json::json;
 
-#[test]
-fn a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once() {
-    let world = Setup::default().start();
+pub(crate) fn a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once(shell: Shell) {
+    let world = shell.setup().start();
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
     let node = world.page("/status")["node_id"].clone();
     let answer = world.revoke("all", true);
@@ -33,10 +32,9 @@ fn a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once() {
     assert_eq!(world.chat("sk-rotated", "chat").status(), 401);
 }
 
-#[test]
-fn without_the_event_a_revoked_key_is_refused_within_one_pull() {
+pub(crate) fn without_the_event_a_revoked_key_is_refused_within_one_pull(shell: Shell) {
     const INTERVAL: Duration = Duration::from_secs(1);
-    let world = Setup::default().reconcile("1s").start();
+    let world = shell.setup().reconcile("1s").start();
     world.coordinator.set_faults(Faults { drop_events: 1, ..Faults::default() });
     let began = Instant::now();
     // Nobody is told, so nobody acks and the call waits; its client does not.
@@ -52,9 +50,8 @@ fn without_the_event_a_revoked_key_is_refused_within_one_pull() {
     drop(waiting);
 }
 
-#[test]
-fn without_a_bus_changes_come_by_pull_alone() {
-    let world = Setup::default().without_bus().reconcile("200ms").start();
+pub(crate) fn without_a_bus_changes_come_by_pull_alone(shell: Shell) {
+    let world = shell.setup().without_bus().reconcile("200ms").start();
     assert_eq!(world.page("/status")["bus_connected"], json!(null));
     assert_eq!(world.metric("appproxy_bus_connected"), -1.0);
     world.coordinator.set_faults(Faults { bus_down: true, ..Faults::default() });
@@ -66,9 +63,8 @@ fn without_a_bus_changes_come_by_pull_alone() {
     world.wait_chat("sk-all", "chat", 401, PATIENCE);
 }
 
-#[test]
-fn until_the_first_pull_nobody_is_let_in_and_the_answer_says_which_way() {
-    let setup = Setup::default().reconcile("500ms").sections(
+pub(crate) fn until_the_first_pull_nobody_is_let_in_and_the_answer_says_which_way(shell: Shell) {
+    let setup = shell.setup().reconcile("500ms").sections(
         "api_keys:\n  mode: blocking\n  keys:\n    - id: ops\n      key: \"${OPS_KEY}\"\nbackends:\n  - name: static\n    \
          url: \"http://127.0.0.1:9\"\n    models: [\"static-model\"]\n",
     );
@@ -101,9 +97,8 @@ fn until_the_first_pull_nobody_is_let_in_and_the_answer_says_which_way() {
     assert_eq!(world.chat("sk-all", "static-model").status(), 404);
 }
 
-#[test]
-fn a_removed_circuit_stays_removed_although_the_coordinator_commits_later() {
-    let mut world = Setup::default().reconcile("300ms").start();
+pub(crate) fn a_removed_circuit_stays_removed_although_the_coordinator_commits_later(shell: Shell) {
+    let mut world = shell.setup().reconcile("300ms").start();
     let port = world.replica("second", &[]);
     world.circuit(2, &[port]);
     world.publish("two", &[], &[(2, 1.0)]);

@@ -9,20 +9,20 @@ use appproxy_tests::process::Program;
 use appproxy_tests::puppet::Puppet;
 use appproxy_tests::repository;
 use appproxy_tests::scratch::Scratch;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
-use appproxy_tests::worker::{Worker, worker_command};
+use appproxy_tests::worker::Worker;
 use appproxy_tests::world::{chat, hash};
 use serde_json::Value;
 
-fn check(file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let mut command = worker_command(["check", "--config"]).expect("the program is built");
+fn check(shell: Shell, file: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = shell.command(["check", "--config"]).expect("the program is built");
     let Output { status, stdout, stderr } =
         command.arg(file).envs(variables.iter().copied()).output().expect("it starts");
     (status.code(), String::from_utf8(stdout).expect("text"), String::from_utf8(stderr).expect("text"))
 }
 
-#[test]
-fn check_names_every_mistake_with_key_line_and_what_would_be_right() {
+pub(crate) fn check_names_every_mistake_with_key_line_and_what_would_be_right(shell: Shell) {
     let scratch = Scratch::new("check").unwrap();
     let file = scratch
         .write(
@@ -32,7 +32,7 @@ fn check_names_every_mistake_with_key_line_and_what_would_be_right() {
              redis_url: \"redis://127.0.0.1:6379/4\"\n  authority: \"a\"\n  hostname: \"h\"\n",
         )
         .unwrap();
-    let (code, output, problems) = check(&file, &[]);
+    let (code, output, problems) = check(shell, &file, &[]);
     assert_eq!((code, output.as_str()), (Some(2), ""), "{problems}");
     for (line, key, right) in [
         (2, "server.bind_adress", "bind_address"),
@@ -47,24 +47,24 @@ fn check_names_every_mistake_with_key_line_and_what_would_be_right() {
 
     for (text, words) in [("a: [", "line"), ("appproxy: {enabled: true}\nappproxy_router: {enabled: true}\n", "both")] {
         let file = scratch.write("broken.yaml", text).unwrap();
-        let (code, _, problems) = check(&file, &[]);
+        let (code, _, problems) = check(shell, &file, &[]);
         assert!(code == Some(2) && problems.contains(words), "{code:?} {words}: {problems}");
     }
-    let (code, _, problems) = check(&scratch.path().join("nowhere.yaml"), &[]);
+    let (code, _, problems) = check(shell, &scratch.path().join("nowhere.yaml"), &[]);
     assert!(code == Some(2) && problems.contains("nowhere.yaml"), "{code:?} {problems}");
     // What `check` refuses, `run` refuses in the same words.
-    let mut worker = Worker::start("server:\n  bind_adress: x\n", &[]).unwrap();
+    let mut worker = shell.start("server:\n  bind_adress: x\n", &[]).unwrap();
     assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(2));
     worker.log().wait_for("server.bind_adress", PATIENCE);
-    let usage = worker_command(["runn"]).unwrap().output().unwrap();
+    let usage = shell.command(["runn"]).unwrap().output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
 }
 
-#[test]
-fn check_accepts_the_examples_and_shows_them_without_their_secrets() {
+pub(crate) fn check_accepts_the_examples_and_shows_them_without_their_secrets(shell: Shell) {
     let root = repository::root();
-    let router = check(&root.join("config.example.router.yaml"), &[("APPPROXY_API_SECRET", "MARKED-1")]);
-    let plain = check(&root.join("config.example.plain.yaml"), &[("VLLM_KEY", "MARKED-2"), ("CLIENT_KEY", "MARKED-3")]);
+    let router = check(shell, &root.join("config.example.router.yaml"), &[("APPPROXY_API_SECRET", "MARKED-1")]);
+    let plain =
+        check(shell, &root.join("config.example.plain.yaml"), &[("VLLM_KEY", "MARKED-2"), ("CLIENT_KEY", "MARKED-3")]);
     for (code, output, warnings) in [&router, &plain] {
         assert_eq!(*code, Some(0), "{warnings}");
         assert!(!output.contains("MARKED") && !warnings.contains("MARKED"), "{output}{warnings}");
@@ -72,7 +72,7 @@ fn check_accepts_the_examples_and_shows_them_without_their_secrets() {
     assert!(router.1.contains("authority: \"continuum-router-1\"") && router.1.contains("reconcile_interval: 15s"));
     assert!(plain.1.contains("name: \"vllm-1\"") && plain.1.contains("id: \"ci\""), "{}", plain.1);
     // An unset variable is named with its key.
-    let (code, _, problems) = check(&root.join("config.example.router.yaml"), &[]);
+    let (code, _, problems) = check(shell, &root.join("config.example.router.yaml"), &[]);
     assert!(code == Some(2) && problems.contains("APPPROXY_API_SECRET"), "{problems}");
 }
 
@@ -82,8 +82,7 @@ fn data_address(worker: &Worker) -> String {
     line.split("address=").nth(1).expect("an address").trim().to_owned()
 }
 
-#[test]
-fn a_plain_router_serves_its_backends_to_its_own_keys() {
+pub(crate) fn a_plain_router_serves_its_backends_to_its_own_keys(shell: Shell) {
     let (one, two) = (Puppet::start(), Puppet::start());
     let config = format!(
         "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\n\
@@ -96,7 +95,7 @@ fn a_plain_router_serves_its_backends_to_its_own_keys() {
         two.port(),
         hash("sk-hashed")
     );
-    let mut worker = Worker::start(&config, &[("BACKEND_KEY", "sk-backend"), ("CI_KEY", "sk-ci")]).unwrap();
+    let mut worker = shell.start(&config, &[("BACKEND_KEY", "sk-backend"), ("CI_KEY", "sk-ci")]).unwrap();
     let address = data_address(&worker);
     worker.wait_ready(&address, PATIENCE);
 
@@ -139,27 +138,25 @@ fn a_plain_router_serves_its_backends_to_its_own_keys() {
     assert_eq!(worker.terminate(PATIENCE).code(), Some(0));
 }
 
-#[test]
-fn a_plain_router_without_keys_needs_none() {
+pub(crate) fn a_plain_router_without_keys_needs_none(shell: Shell) {
     let puppet = Puppet::start();
     let config = format!(
         "server:\n  bind_address: \"127.0.0.1:0\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\nbackends:\n  - name: one\n    \
          url: \"http://127.0.0.1:{}\"\n    models: [\"m\"]\n",
         puppet.port()
     );
-    let worker = Worker::start(&config, &[]).unwrap();
+    let worker = shell.start(&config, &[]).unwrap();
     let address = data_address(&worker);
     let mut client = chat("m").open(&address).unwrap();
     puppet.visit().answer("{}");
     assert_eq!(client.answer().unwrap().status(), 200);
 }
 
-#[test]
-fn an_address_that_is_taken_is_named_and_ends_it_with_1() {
+pub(crate) fn an_address_that_is_taken_is_named_and_ends_it_with_1(shell: Shell) {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let config = format!("server:\n  bind_address: \"{address}\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\n");
-    let mut worker = Worker::start(&config, &[]).unwrap();
+    let mut worker = shell.start(&config, &[]).unwrap();
     assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(1));
     worker.log().wait_for(&address, PATIENCE);
 }
@@ -183,10 +180,9 @@ fn has_curl() -> bool {
 }
 
 /// With a redis-server on the path, and on a path that has none.
-#[test]
-fn every_line_that_the_demo_prints_works_as_pasted() {
+pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
     for with_bus in [true, false] {
-        let mut command = worker_command(["demo", "--port", "0"]).unwrap();
+        let mut command = shell.command(["demo", "--port", "0"]).unwrap();
         if !with_bus {
             command.env("PATH", "/nowhere");
         }

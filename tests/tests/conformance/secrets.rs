@@ -3,7 +3,7 @@
 use appproxy_fixtures::coordinator::{Failure, Faults};
 use appproxy_fixtures::wire::{Dialect, event};
 use appproxy_tests::http::{Connection, Request};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::PATIENCE;
 use appproxy_tests::world::{AUTHORITY, PASSWORD_VARIABLE, SECRET_VARIABLE, chat, endpoint, hash};
 use serde_json::json;
@@ -21,10 +21,10 @@ const MARKS: [&str; 10] = [
     "sk-MARKED-query",
 ];
 
-#[test]
-fn no_secret_shows_in_logs_metrics_pages_or_answers() {
+pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
     let [secret, password, token, client_key, wrong, operator, backend_key, env_value, argument, query_key] = MARKS;
-    let setup = Setup::default()
+    let setup = shell
+        .setup()
         .api_secret(secret)
         .redis_password(password)
         .reconcile("300ms")
@@ -124,7 +124,7 @@ fn no_secret_shows_in_logs_metrics_pages_or_answers() {
         [("good", world.config()), ("bad", world.config().replace("heartbeat_period", "heartbeat_perod"))]
     {
         let file = scratch.write(&format!("{name}.yaml"), &text).unwrap();
-        let mut command = appproxy_tests::worker::worker_command(["check", "--config"]).unwrap();
+        let mut command = shell.command(["check", "--config"]).unwrap();
         let output = command.arg(file).envs(environment).output().unwrap();
         assert_eq!(
             output.status.code(),

@@ -1,7 +1,7 @@
 //! Each row of the request gate, in the error shape of each surface.
 
 use appproxy_tests::http::{Answer, Connection, Request};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::PATIENCE;
 use appproxy_tests::world::{World, chat};
 use serde_json::{Value, json};
@@ -77,8 +77,8 @@ fn refused(surface: &str, answer: &Answer, expected: &Refusal, secrets: &[&str])
     }
 }
 
-fn furnished() -> World {
-    let world = Setup::default().server("trusted_proxies: [\"127.0.0.0/8\"]").start();
+fn furnished(shell: Shell) -> World {
+    let world = shell.setup().server("trusted_proxies: [\"127.0.0.0/8\"]").start();
     world.publish("other", &["another"], &[(1, 1.0)]);
     world.key("old", "sk-expired", json!({"expires_at": "2020-01-01T00:00:00Z"}));
     world.key("office", "sk-office", json!({"allowed_client_ips": ["192.0.2.0/24", "2001:db8::/32"]}));
@@ -87,9 +87,8 @@ fn furnished() -> World {
     world
 }
 
-#[test]
-fn every_row_refuses_in_the_shape_of_its_surface() {
-    let world = furnished();
+pub(crate) fn every_row_refuses_in_the_shape_of_its_surface(shell: Shell) {
+    let world = furnished(shell);
     let unauthorised = |code| refusal(401, code, "authentication_error", "UNAUTHENTICATED");
     let forbidden = |code| refusal(403, code, "permission_error", "PERMISSION_DENIED");
     for surface in SURFACES {
@@ -140,9 +139,8 @@ fn every_row_refuses_in_the_shape_of_its_surface() {
     }
 }
 
-#[test]
-fn three_a_minute_are_three_and_the_headers_count_down() {
-    let world = Setup::default().start();
+pub(crate) fn three_a_minute_are_three_and_the_headers_count_down(shell: Shell) {
+    let world = shell.setup().start();
     world.key("three", "sk-three", json!({"rate_limit": 3}));
     // Listing is free.
     for _ in 0..5 {
@@ -175,9 +173,8 @@ fn three_a_minute_are_three_and_the_headers_count_down() {
     assert_eq!(world.chat("sk-all", "chat").head.header("x-ratelimit-limit-requests"), None);
 }
 
-#[test]
-fn ten_at_the_same_instant_and_exactly_three_pass() {
-    let world = Setup::default().start();
+pub(crate) fn ten_at_the_same_instant_and_exactly_three_pass(shell: Shell) {
+    let world = shell.setup().start();
     world.key("three", "sk-three", json!({"rate_limit": 3}));
     let mut connections: Vec<Connection> = (0..10).map(|_| Connection::open(world.data(), PATIENCE).unwrap()).collect();
     let request = chat("chat").bearer("sk-three");
@@ -189,10 +186,9 @@ fn ten_at_the_same_instant_and_exactly_three_pass() {
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 7, "{statuses:?}");
 }
 
-#[test]
-fn a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished() {
+pub(crate) fn a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished(shell: Shell) {
     for hidden in [false, true] {
-        let world = Setup::default().router(&format!("hide_forbidden_models: {hidden}")).start();
+        let world = shell.setup().router(&format!("hide_forbidden_models: {hidden}")).start();
         world.publish("org/c", &[], &[(1, 1.0)]);
         world.publish("b", &[], &[(1, 1.0)]);
         world.key("few", "sk-few-1", json!({"allowed_models": ["chat", "org/c", "not-published"]}));
@@ -225,9 +221,9 @@ fn a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished
     }
 }
 
-#[test]
-fn operator_keys_of_the_file_work_beside_the_coordinators() {
-    let setup = Setup::default()
+pub(crate) fn operator_keys_of_the_file_work_beside_the_coordinators(shell: Shell) {
+    let setup = shell
+        .setup()
         .server("trusted_proxies: [\"127.0.0.1\"]")
         .sections(
             "api_keys:\n  mode: blocking\n  keys:\n    - id: ops\n      key: \"${OPS_KEY}\"\n    - id: narrow\n      \

@@ -5,7 +5,7 @@ use std::time::Duration;
 use appproxy_fixtures::replica::Behaviour;
 use appproxy_tests::http::{Connection, Request};
 use appproxy_tests::puppet::{Puppet, Visit};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait;
 use appproxy_tests::world::{World, chat, streamed_chat};
 
@@ -20,9 +20,8 @@ fn streaming(world: &World, puppet: &Puppet) -> (Connection, Visit) {
     (client, visit)
 }
 
-#[test]
-fn each_piece_arrives_before_the_next_is_sent_and_no_byte_is_changed() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn each_piece_arrives_before_the_next_is_sent_and_no_byte_is_changed(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     // The head arrives before any event.
     let (mut client, mut visit) = streaming(&world, &puppet);
     let emoji = "\u{1f980}".as_bytes();
@@ -67,9 +66,8 @@ fn each_piece_arrives_before_the_next_is_sent_and_no_byte_is_changed() {
     assert!(answer.body == sent, "{} bytes came of {}", answer.body.len(), sent.len());
 }
 
-#[test]
-fn a_client_that_leaves_takes_its_request_with_it() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn a_client_that_leaves_takes_its_request_with_it(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     // In the middle of a stream.
     let (mut client, mut visit) = streaming(&world, &puppet);
     visit.chunk("data: 1\n\n");
@@ -93,9 +91,8 @@ fn a_client_that_leaves_takes_its_request_with_it() {
     assert_eq!({ client }.answer().unwrap().status(), 200);
 }
 
-#[test]
-fn a_replica_that_dies_in_a_stream_ends_it_visibly() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn a_replica_that_dies_in_a_stream_ends_it_visibly(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     // After a whole event, and after half of one: a blank line keeps the two apart.
     for (said, glue) in [("data: 1\n\n", ""), ("data: 1\n\ndata: {\"half", "\n\n")] {
         let (mut client, mut visit) = streaming(&world, &puppet);
@@ -126,9 +123,8 @@ fn a_replica_that_dies_in_a_stream_ends_it_visibly() {
     assert!(world.metrics().contains("appproxy_responses_cut_total{by="), "{}", world.metrics());
 }
 
-#[test]
-fn half_a_body_is_never_a_whole_one() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn half_a_body_is_never_a_whole_one(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     // By length: the length is kept, and not filled.
     let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
     let mut visit = puppet.visit();
@@ -162,10 +158,9 @@ fn half_a_body_is_never_a_whole_one() {
     assert!(text.contains("upstream_error") && !text.contains("[DONE]"), "{text:?}");
 }
 
-#[test]
-fn a_silent_replica_meets_its_time_limits() {
+pub(crate) fn a_silent_replica_meets_its_time_limits(shell: Shell) {
     let limits = "request:\n  first_byte_timeout: \"300ms\"\n  idle_timeout: \"300ms\"\n";
-    let (world, puppet) = Setup::default().sections(limits).start_with_puppet();
+    let (world, puppet) = shell.setup().sections(limits).start_with_puppet();
     let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
     let mut visit = puppet.visit();
     let answer = client.answer().unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use appproxy_tests::http::{Connection, Request};
 use appproxy_tests::puppet::Visit;
 use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{World, chat, streamed_chat};
 use serde_json::json;
@@ -29,9 +30,8 @@ fn ready(address: &str) -> Option<u16> {
     Request::get("/readyz").send(address).ok().map(|answer| answer.status())
 }
 
-#[test]
-fn a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last() {
-    let (mut world, mut client, mut visit) = streaming(Setup::default().server("drain_notice: \"2s\""));
+pub(crate) fn a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last(shell: Shell) {
+    let (mut world, mut client, mut visit) = streaming(shell.setup().server("drain_notice: \"2s\""));
     // An idle connection is kept alive meanwhile.
     let mut idle = Connection::open(world.data(), PATIENCE).unwrap();
     idle.send(&Request::get("/livez")).unwrap();
@@ -59,10 +59,9 @@ fn a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last() {
     assert_eq!(idle.raw().unwrap(), b"");
 }
 
-#[test]
-fn a_second_signal_ends_it_at_once_with_1() {
+pub(crate) fn a_second_signal_ends_it_at_once_with_1(shell: Shell) {
     for (first, second) in [("TERM", "TERM"), ("INT", "TERM")] {
-        let (mut world, _client, _visit) = streaming(Setup::default());
+        let (mut world, _client, _visit) = streaming(shell.setup());
         world.program().signal(first).unwrap();
         let line = world.worker().log().wait_for("stopping", PATIENCE);
         assert!(line.contains(first), "{line}");
@@ -76,9 +75,8 @@ fn a_second_signal_ends_it_at_once_with_1() {
     }
 }
 
-#[test]
-fn past_the_shutdown_timeout_streams_are_cut_and_say_so() {
-    let (mut world, mut client, mut visit) = streaming(Setup::default().server("shutdown_timeout: \"500ms\""));
+pub(crate) fn past_the_shutdown_timeout_streams_are_cut_and_say_so(shell: Shell) {
+    let (mut world, mut client, mut visit) = streaming(shell.setup().server("shutdown_timeout: \"500ms\""));
     let data = world.data().to_owned();
     // An answer that is no stream cannot say it, but must not look whole.
     let (mut whole, puppet) = (Connection::open(&data, PATIENCE).unwrap(), appproxy_tests::puppet::Puppet::start());
@@ -100,17 +98,15 @@ fn past_the_shutdown_timeout_streams_are_cut_and_say_so() {
     visit.wait_closed(PATIENCE);
 }
 
-#[test]
-fn a_coordinator_that_is_gone_does_not_hold_a_worker_up() {
-    let mut world = Setup::default().start();
+pub(crate) fn a_coordinator_that_is_gone_does_not_hold_a_worker_up(shell: Shell) {
+    let mut world = shell.setup().start();
     world.kill_coordinator();
     let status = world.worker().terminate(Duration::from_secs(15));
     assert_eq!(status.code(), Some(0));
 }
 
-#[test]
-fn one_node_leaves_and_the_other_serves_on() {
-    let world = Setup::default().start();
+pub(crate) fn one_node_leaves_and_the_other_serves_on(shell: Shell) {
+    let world = shell.setup().start();
     let (mut second, data, _admin) = world.another_worker();
     second.wait_ready(&data[0], PATIENCE);
     wait::until("two nodes", PATIENCE, || nodes(&world) == 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use appproxy_fixtures::coordinator::{Failure, Faults};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{AUTHORITY, World};
 use serde_json::{Value, json};
@@ -21,10 +21,9 @@ fn wait_health(world: &World, status: &str, allowed: Duration) {
     wait::until(&format!("/health to say {status}"), allowed, || world.page("/health")["status"] == status);
 }
 
-#[test]
-fn redis_is_killed_and_comes_back() {
+pub(crate) fn redis_is_killed_and_comes_back(shell: Shell) {
     // Pulls are ten minutes apart: what was missed can only have come with the pull after the new subscription.
-    let mut world = Setup::default().start();
+    let mut world = shell.setup().start();
     assert!(!degraded(&world));
     world.redis().kill();
     wait::until("the loss to be noticed", PATIENCE, || world.metric("appproxy_bus_connected") == 0.0);
@@ -55,9 +54,8 @@ fn redis_is_killed_and_comes_back() {
     assert_eq!(world.chat("sk-late", "after").status(), 401);
 }
 
-#[test]
-fn a_frozen_redis_is_noticed_by_an_unanswered_ping() {
-    let mut world = Setup::default().start();
+pub(crate) fn a_frozen_redis_is_noticed_by_an_unanswered_ping(shell: Shell) {
+    let mut world = shell.setup().start();
     assert_eq!(world.metric("appproxy_bus_connected"), 1.0);
     world.redis().freeze();
     wait::until("the silence to be noticed", NOTICED, || world.metric("appproxy_bus_connected") == 0.0);
@@ -69,9 +67,8 @@ fn a_frozen_redis_is_noticed_by_an_unanswered_ping() {
     assert_eq!(world.chat("sk-all", "after").status(), 200);
 }
 
-#[test]
-fn a_worker_started_without_redis_or_coordinator_gets_there_in_the_end() {
-    let mut world = Setup::default().reconcile("500ms").prepare();
+pub(crate) fn a_worker_started_without_redis_or_coordinator_gets_there_in_the_end(shell: Shell) {
+    let mut world = shell.setup().reconcile("500ms").prepare();
     let port = world.replica("r1", &[]);
     world.circuit(1, &[port]);
     world.publish("chat", &[], &[(1, 1.0)]);
@@ -93,9 +90,8 @@ fn a_worker_started_without_redis_or_coordinator_gets_there_in_the_end() {
     wait_health(&world, "healthy", PATIENCE);
 }
 
-#[test]
-fn the_coordinator_is_gone_for_a_while() {
-    let mut world = Setup::default().reconcile("300ms").heartbeat("300ms").start();
+pub(crate) fn the_coordinator_is_gone_for_a_while(shell: Shell) {
+    let mut world = shell.setup().reconcile("300ms").heartbeat("300ms").start();
     let worker_id = world.state()["worker"]["id"].clone();
     world.kill_coordinator();
     wait_health(&world, "degraded", PATIENCE);
@@ -126,9 +122,8 @@ fn the_coordinator_is_gone_for_a_while() {
     wait_health(&world, "healthy", PATIENCE);
 }
 
-#[test]
-fn a_forgotten_worker_registers_again_and_an_empty_answer_is_applied_like_any_other() {
-    let world = Setup::default().reconcile("300ms").heartbeat("300ms").start();
+pub(crate) fn a_forgotten_worker_registers_again_and_an_empty_answer_is_applied_like_any_other(shell: Shell) {
+    let world = shell.setup().reconcile("300ms").heartbeat("300ms").start();
     let first = world.state()["worker"]["id"].clone();
     let node = world.page("/status")["node_id"].clone();
     world.done("POST", &format!("/dev/workers/{AUTHORITY}/forget"), &Value::Null);
@@ -151,10 +146,9 @@ fn a_forgotten_worker_registers_again_and_an_empty_answer_is_applied_like_any_ot
     wait_health(&world, "healthy", PATIENCE);
 }
 
-#[test]
-fn a_wrong_secret_and_an_old_coordinator_are_said_in_those_words() {
+pub(crate) fn a_wrong_secret_and_an_old_coordinator_are_said_in_those_words(shell: Shell) {
     for (status, words) in [(401, "api_secret rejected by the coordinator"), (422, "BEP-1053")] {
-        let mut world = Setup::default().reconcile("300ms").prepare();
+        let mut world = shell.setup().reconcile("300ms").prepare();
         let refused = Failure { method: None, path: "/api/worker".into(), status, body: None, times: None };
         world.coordinator.set_faults(Faults { failures: vec![refused], ..Faults::default() });
         world.launch_worker();

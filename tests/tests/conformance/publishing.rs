@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use appproxy_fixtures::wire::Dialect;
 use appproxy_tests::http::{Connection, Request};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::PATIENCE;
 use appproxy_tests::world::{World, chat, endpoint};
 use serde_json::{Value, json};
@@ -27,9 +27,8 @@ fn served_by(body: &[u8]) -> String {
     answer["served_by"].as_str().unwrap_or_default().to_owned()
 }
 
-#[test]
-fn a_model_is_published_served_listed_and_unpublished() {
-    let mut world = Setup::default().start();
+pub(crate) fn a_model_is_published_served_listed_and_unpublished(shell: Shell) {
+    let mut world = shell.setup().start();
     let port = world.replica("second", &[]);
     world.circuit(2, &[port]);
     assert_eq!(world.chat("sk-all", "new").status(), 404);
@@ -73,9 +72,8 @@ fn a_model_is_published_served_listed_and_unpublished() {
     assert_eq!(listed(&world, "sk-all"), ["chat", "talk"]);
 }
 
-#[test]
-fn seven_to_three_is_seven_to_three_over_one_and_four_replicas() {
-    let mut world = Setup::default().start();
+pub(crate) fn seven_to_three_is_seven_to_three_over_one_and_four_replicas(shell: Shell) {
+    let mut world = shell.setup().start();
     let one = world.replica("a1", &[]);
     let four: Vec<u16> = (1..=4).map(|number| world.replica(&format!("b{number}"), &[])).collect();
     world.circuit(7, &[one]);
@@ -98,12 +96,11 @@ fn seven_to_three_is_seven_to_three_over_one_and_four_replicas() {
 }
 
 /// The creation of a circuit blocks on our ack, in whichever dialect the coordinator understands.
-#[test]
-fn creating_a_circuit_is_acked_within_a_second_in_both_dialects() {
+pub(crate) fn creating_a_circuit_is_acked_within_a_second_in_both_dialects(shell: Shell) {
     for (setting, dialect) in
         [("both", Dialect::Args), ("both", Dialect::Payload), ("args", Dialect::Args), ("payload", Dialect::Payload)]
     {
-        let setup = Setup::default().dialect(dialect).router(&format!("event_dialect: {setting}"));
+        let setup = shell.setup().dialect(dialect).router(&format!("event_dialect: {setting}"));
         let world = setup.start();
         let began = Instant::now();
         // No routes, no publication: registered is enough.
@@ -117,9 +114,8 @@ fn creating_a_circuit_is_acked_within_a_second_in_both_dialects() {
 
 /// The figure for the notes: from the manager's call to the first served request, over sockets. Its bound is loose; what
 /// would break it is an ack or an event that waits for a pull.
-#[test]
-fn publishing_to_serving_takes_milliseconds() {
-    let world = Setup::default().start();
+pub(crate) fn publishing_to_serving_takes_milliseconds(shell: Shell) {
+    let world = shell.setup().start();
     let mut took: Vec<Duration> = (0..20)
         .map(|number| {
             let model = format!("model-{number}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use appproxy_fixtures::replica::{Behaviour, Failing};
 use appproxy_tests::http::{Connection, Request};
 use appproxy_tests::puppet::{Puppet, Visit};
-use appproxy_tests::setup::Setup;
+use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{World, chat};
 use serde_json::{Value, json};
@@ -28,9 +28,8 @@ fn head(extra: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-#[test]
-fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     let extra = "Connection: close, X-Debug\r\nX-Debug: 1\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
                  Proxy-Authorization: Basic c2VjcmV0\r\nProxy-Connection: keep-alive\r\nX-Api-Key: sk-other\r\n\
                  X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.test\r\n\
@@ -79,7 +78,7 @@ fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further() {
     );
 
     // Behind a proxy of ours its word is taken, and the chain grows.
-    let (world, puppet) = Setup::default().server("trusted_proxies: [\"127.0.0.1\"]").start_with_puppet();
+    let (world, puppet) = shell.setup().server("trusted_proxies: [\"127.0.0.1\"]").start_with_puppet();
     let extra =
         "X-Forwarded-For: 203.0.113.9, 198.51.100.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: front.test\r\n";
     let (_client, visit) = forwarded(&world, &puppet, &head(extra));
@@ -91,9 +90,8 @@ fn headers_that_mean_one_connection_stop_here_and_no_credential_goes_further() {
     assert_eq!(visit.headers("x-request-id").len(), 1, "made when there is none");
 }
 
-#[test]
-fn bytes_beyond_ascii_in_headers_hurt_nobody() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn bytes_beyond_ascii_in_headers_hurt_nobody(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     let mut raw = head("X-Plain: 1\r\nX-Title: caf\r\n");
     let at = raw.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     for title in ["é".as_bytes(), &[0xe9]] {
@@ -136,9 +134,8 @@ impl RawAnswer for Connection {
     }
 }
 
-#[test]
-fn odd_heads_and_bodies_are_refused_before_any_replica_sees_them() {
-    let (world, puppet) = Setup::default().server("max_body_size: \"64KiB\"").start_with_puppet();
+pub(crate) fn odd_heads_and_bodies_are_refused_before_any_replica_sees_them(shell: Shell) {
+    let (world, puppet) = shell.setup().server("max_body_size: \"64KiB\"").start_with_puppet();
     let raw = |text: &str| {
         let mut client = Connection::open(world.data(), PATIENCE).unwrap();
         client.send_raw(text.as_bytes()).unwrap();
@@ -214,9 +211,8 @@ fn odd_heads_and_bodies_are_refused_before_any_replica_sees_them() {
     assert!(!puppet.was_visited(), "nothing of this is a replica's business");
 }
 
-#[test]
-fn the_model_of_a_multipart_body_is_its_model_part_and_files_are_not_here_yet() {
-    let (world, puppet) = Setup::default().start_with_puppet();
+pub(crate) fn the_model_of_a_multipart_body_is_its_model_part_and_files_are_not_here_yet(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
     let part = |name: &str, more: &str, value: &[u8]| {
         let mut part = format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n").into_bytes();
         part.extend_from_slice(value);
@@ -241,9 +237,8 @@ fn the_model_of_a_multipart_body_is_its_model_part_and_files_are_not_here_yet() 
     assert!(files.status() == 501 && files.text().contains("not_supported"), "{}", files.text());
 }
 
-#[test]
-fn a_replica_that_refuses_the_connection_is_passed_over() {
-    let mut world = Setup::default().start();
+pub(crate) fn a_replica_that_refuses_the_connection_is_passed_over(shell: Shell) {
+    let mut world = shell.setup().start();
     let ports = [world.replica("one", &[]), world.replica("two", &[])];
     world.circuit(2, &ports);
     world.publish("two", &[], &[(2, 1.0)]);
@@ -277,10 +272,9 @@ fn a_replica_that_refuses_the_connection_is_passed_over() {
     world.wait_chat("sk-all", "two", 200, PATIENCE);
 }
 
-#[test]
-fn a_replicas_own_answers_keep_their_meaning() {
+pub(crate) fn a_replicas_own_answers_keep_their_meaning(shell: Shell) {
     // A probe in between would take the replica out for what it is made to answer here.
-    let world = Setup::default().sections("health_checks: {enabled: false}\n").start();
+    let world = shell.setup().sections("health_checks: {enabled: false}\n").start();
     let behave = |status, body: Option<&str>, content_type: Option<&str>, retry_after| {
         let fail = Failing {
             status,
@@ -313,8 +307,7 @@ fn a_replicas_own_answers_keep_their_meaning() {
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
 }
 
-#[test]
-fn several_listeners_and_a_unix_socket_are_one_worker() {
+pub(crate) fn several_listeners_and_a_unix_socket_are_one_worker(shell: Shell) {
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
@@ -324,7 +317,7 @@ fn several_listeners_and_a_unix_socket_are_one_worker() {
     // A stale socket is in the way.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let setup =
-        Setup::default().bind(&format!("unix:{}", path.display())).bind("127.0.0.1:0").server("socket_mode: \"0660\"");
+        shell.setup().bind(&format!("unix:{}", path.display())).bind("127.0.0.1:0").server("socket_mode: \"0660\"");
     let mut world = setup.start();
     world.key("here", "sk-here", json!({"allowed_client_ips": ["0.0.0.0/0", "::/0"]}));
     let tcp: BTreeSet<String> =
@@ -349,10 +342,9 @@ fn several_listeners_and_a_unix_socket_are_one_worker() {
     assert!(!path.exists(), "its own socket is removed");
 }
 
-#[test]
-fn slow_heads_and_bodies_left_half_are_cut() {
+pub(crate) fn slow_heads_and_bodies_left_half_are_cut(shell: Shell) {
     let (world, puppet) =
-        Setup::default().server("header_timeout: \"300ms\"").server("idle_timeout: \"600ms\"").start_with_puppet();
+        shell.setup().server("header_timeout: \"300ms\"").server("idle_timeout: \"600ms\"").start_with_puppet();
     let mut slow = Connection::open(world.data(), PATIENCE).unwrap();
     slow.send_raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n").unwrap();
     let _ = slow.raw_to_end().unwrap();

@@ -1,0 +1,331 @@
+//! The way in to a wildcard worker: host, address, token, and what of the circuits a caller may use (worker-protocol
+//! 4.4; 9, Legacy).
+
+use core::net::IpAddr;
+use http::header::{CONNECTION, HeaderMap, UPGRADE};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::control::Node;
+use super::cors;
+use super::credential;
+use super::denial::{Code, Denial};
+use super::gate::{Entered, lost};
+use super::holder::{Granted, Holder, forbidden, not_found};
+use super::outcome::Trail;
+use super::pages;
+use super::rendezvous::mix;
+use super::surface::{self, Destination};
+use crate::access::host::{self, Hosts, Place};
+use crate::access::key_store::KeyRecord;
+use crate::access::token::{self, Claims, TokenRefusal, TokenVerifier};
+use crate::config::worker::LegacyMode;
+use crate::serving::{CircuitModel, ModelPool, ServedCircuit};
+use crate::trie::Spread as _;
+use crate::wire::ids::CircuitId;
+
+/// Seconds until a node that has not pulled yet may have.
+const PULL_RETRY_AFTER: u32 = 5;
+
+/// What the configuration says of hosts and tokens.
+#[derive(Debug, Clone)]
+pub struct Doors {
+    hosts: Hosts,
+    tokens: TokenVerifier,
+}
+
+impl Doors {
+    /// Of a legacy worker that clients reach under `hostname`.
+    #[must_use]
+    pub fn new(mode: &LegacyMode, hostname: &str) -> Self {
+        let further = mode.aggregation_hosts.iter().map(String::as_str);
+        Self {
+            hosts: Hosts::new(&mode.wildcard_domain, further, hostname),
+            tokens: TokenVerifier::new(&mode.jwt_secret, mode.jwt_leeway),
+        }
+    }
+}
+
+/// Who asks, and what opens to them. Judged anew at every step, in the view of that moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// The circuit whose host was asked; `None` on the aggregation surface.
+    pinned: Option<CircuitId>,
+    client: Option<IpAddr>,
+    claims: Result<Claims, TokenRefusal>,
+    /// On the aggregation surface: static models are for these alone.
+    operator: Option<KeyRecord>,
+}
+
+/// Why a circuit does not open to a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    Address,
+    Token(TokenRefusal),
+}
+
+/// Takes a request in by its host.
+pub(super) fn enter(
+    mut parts: Parts,
+    trail: Trail,
+    doors: &Doors,
+    client: Option<IpAddr>,
+    node: Node<'_>,
+) -> Result<Entered, Box<Answer>> {
+    let place = match host::asked(&parts) {
+        Some(host) => doors.hosts.place(host),
+        None => {
+            let denial = Denial::new(Code::InvalidRequest, "The request has no Host line. Send one.");
+            return Err(Answer::refusal(trail, &denial));
+        }
+    };
+    match place {
+        Place::Label(label) => {
+            let circuit = node.view.registry().at(&label).cloned();
+            match at_circuit(&parts, circuit.as_deref(), doors, client, node) {
+                Ok(Passing::Preflight) => Err(preflight(&parts, trail)),
+                Ok(Passing::To(destination, caller)) => {
+                    Ok(Entered { parts, trail, destination, holder: Holder::Caller(caller) })
+                }
+                Err(denial) => Err(Answer::refusal(trail, &denial)),
+            }
+        }
+        Place::Aggregation => {
+            if cors::is_preflight(&parts) {
+                return Err(preflight(&parts, trail));
+            }
+            match aggregated(&mut parts, &trail, doors, client, node) {
+                Ok((Destination::Page(page), _)) => Err(pages::answer(page, trail, node)),
+                Ok((destination, caller)) => Ok(Entered { parts, trail, destination, holder: Holder::Caller(caller) }),
+                Err(denial) => Err(Answer::refusal(trail, &denial)),
+            }
+        }
+        Place::Node => match surface::destination(&parts.method, parts.uri.path()) {
+            Ok(Destination::Page(page)) => Err(pages::answer(page, trail, node)),
+            _ => Err(Answer::refusal(trail, &endpoint_not_found())),
+        },
+        Place::Elsewhere => Err(Answer::refusal(trail, &endpoint_not_found())),
+    }
+}
+
+/// How a request to a circuit goes on.
+enum Passing {
+    Preflight,
+    To(Destination, Caller),
+}
+
+fn at_circuit(
+    parts: &Parts,
+    circuit: Option<&ServedCircuit>,
+    doors: &Doors,
+    client: Option<IpAddr>,
+    node: Node<'_>,
+) -> Result<Passing, Denial> {
+    if !node.control.has_pulled() {
+        return Err(not_pulled());
+    }
+    let circuit = circuit.ok_or_else(endpoint_not_found)?;
+    let mut caller = Caller { pinned: Some(circuit.id), client, claims: Err(TokenRefusal::Missing), operator: None };
+    // The address comes before all that a credential could say; a browser's question carries none.
+    if caller.judge(circuit) == Err(Closed::Address) {
+        return Err(closed(Closed::Address));
+    }
+    if cors::is_preflight(parts) {
+        return Ok(Passing::Preflight);
+    }
+    if !circuit.open_to_public {
+        caller.claims = claims(parts, doors, node);
+        caller.judge(circuit).map_err(closed)?;
+    }
+    let destination = match surface::destination(&parts.method, parts.uri.path()) {
+        Ok(aware @ (Destination::BodyModel | Destination::PathModel { .. })) => match circuit.model {
+            CircuitModel::Known { .. } => aware,
+            CircuitModel::Held => return Err(not_ready()),
+            CircuitModel::Opaque => raw(parts),
+        },
+        _ => raw(parts),
+    };
+    Ok(Passing::To(destination, caller))
+}
+
+fn aggregated(
+    parts: &mut Parts,
+    trail: &Trail,
+    doors: &Doors,
+    client: Option<IpAddr>,
+    node: Node<'_>,
+) -> Result<(Destination, Caller), Denial> {
+    let destination = surface::destination(&parts.method, parts.uri.path()).map_err(lost)?;
+    let claims = claims(parts, doors, node);
+    let mut caller = Caller { pinned: None, client, claims, operator: None };
+    if matches!(destination, Destination::Page(_)) {
+        return Ok((destination, caller));
+    }
+    if !node.control.has_pulled() {
+        return Err(not_pulled());
+    }
+    caller.operator = credential::operator(parts, trail.surface, node)?;
+    Ok((destination, caller))
+}
+
+/// What passes untouched; a WebSocket may be asked for on the way.
+fn raw(parts: &Parts) -> Destination {
+    let names = |header, wanted: &[u8]| {
+        let lines = parts.headers.get_all(header).iter();
+        let mut words = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted))
+    };
+    // No other protocol: an upgrade to HTTP/2 would hide further requests from us.
+    let upgrade = parts.method == Method::GET && names(CONNECTION, b"upgrade") && names(UPGRADE, b"websocket");
+    Destination::Raw { upgrade }
+}
+
+fn claims(parts: &Parts, doors: &Doors, node: Node<'_>) -> Result<Claims, TokenRefusal> {
+    doors.tokens.read(token::shown(&parts.headers).ok_or(TokenRefusal::Missing)?, node.now.wall)
+}
+
+fn preflight(parts: &Parts, trail: Trail) -> Box<Answer> {
+    let headers: HeaderMap = cors::preflight(&parts.headers, cors::EVERY_METHOD);
+    Answer::empty(trail, StatusCode::NO_CONTENT, headers)
+}
+
+impl Caller {
+    /// Whether a circuit opens to this caller: the one decision behind every way to a circuit's replicas.
+    fn judge(&self, circuit: &ServedCircuit) -> Result<(), Closed> {
+        if !circuit.addresses.allows(self.client) {
+            return Err(Closed::Address);
+        }
+        if circuit.open_to_public {
+            return Ok(());
+        }
+        let claims = self.claims.map_err(Closed::Token)?;
+        if claims.opens(circuit.id) { Ok(()) } else { Err(Closed::Token(TokenRefusal::Mismatch)) }
+    }
+
+    pub(super) const fn operator(&self) -> Option<&KeyRecord> {
+        self.operator.as_ref()
+    }
+
+    /// Whether only one circuit is asked, as its own clients know it: every API passes, and a model that it does not
+    /// list becomes its canonical one.
+    pub(super) const fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
+    /// What serves a request that asks for `asked` (`None`: for no model), or why nothing does. `spread` parts requests
+    /// over circuits.
+    pub(super) fn grant<'a>(
+        &self,
+        asked: Option<&Arc<str>>,
+        spread: u64,
+        node: Node<'a>,
+    ) -> Result<Granted<'a>, Denial> {
+        match (self.pinned, asked) {
+            (Some(id), _) => self.grant_pinned(id, asked, node),
+            (None, Some(asked)) => self.grant_any(asked, spread, node),
+            (None, None) => Err(not_found("")),
+        }
+    }
+
+    fn grant_pinned<'a>(&self, id: CircuitId, asked: Option<&Arc<str>>, node: Node<'a>) -> Result<Granted<'a>, Denial> {
+        let circuit = node.view.registry().circuit(id).ok_or_else(endpoint_not_found)?;
+        self.judge(circuit).map_err(closed)?;
+        let model = match (&circuit.model, asked) {
+            (CircuitModel::Known { .. }, Some(asked)) if circuit.lists(asked) => asked.clone(),
+            (CircuitModel::Known { canonical, .. }, _) => canonical.clone(),
+            (CircuitModel::Held, Some(_)) => return Err(not_ready()),
+            // It was known when the request came, and is not any more: what was asked stays.
+            (CircuitModel::Opaque, Some(asked)) => asked.clone(),
+            (CircuitModel::Held | CircuitModel::Opaque, None) => Arc::default(),
+        };
+        Ok(Granted { model, pool: &circuit.pool, siblings: Vec::new() })
+    }
+
+    fn grant_any<'a>(&self, asked: &Arc<str>, spread: u64, node: Node<'a>) -> Result<Granted<'a>, Denial> {
+        if self.operator.as_ref().is_some_and(|record| !record.may_use(asked)) {
+            let exists = node.view.names_model(asked);
+            return Err(if exists { forbidden(asked, node) } else { not_found(asked) });
+        }
+        let mut open = Vec::new();
+        let mut refused = None;
+        for circuit in node.view.registry().serving(asked) {
+            match self.judge(circuit) {
+                Ok(()) => open.push(circuit),
+                // A token opens what an address list does not, so it is the token that is worth speaking of.
+                Err(why @ Closed::Token(_)) => refused = Some(why),
+                Err(Closed::Address) => refused = refused.or(Some(Closed::Address)),
+            }
+        }
+        // Those that can serve first, each as often as the next one.
+        open.sort_by_key(|circuit| (!circuit.pool.can_serve(), mix(spread ^ circuit.id.0.spread())));
+        let mut open = open.into_iter();
+        if let Some(first) = open.next() {
+            // Taken from the end.
+            let siblings = open.rev().map(|circuit| circuit.pool.key.clone()).collect();
+            return Ok(Granted { model: asked.clone(), pool: &first.pool, siblings });
+        }
+        if let Some(pool) = node.view.static_model(asked).filter(|_| self.operator.is_some()) {
+            return Ok(Granted { model: asked.clone(), pool, siblings: Vec::new() });
+        }
+        Err(refused.map_or_else(|| not_found(asked), closed))
+    }
+
+    /// The pool of a circuit, while it is there and opens to this caller.
+    pub(super) fn circuit_pool<'a>(&self, id: CircuitId, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        let circuit = node.view.registry().circuit(id)?;
+        self.judge(circuit).is_ok().then_some(&circuit.pool)
+    }
+
+    /// What stands in for a model of a chain: a circuit that opens to this caller (another one's token never does), else
+    /// static backends. The operator configured the chain: whose key it is does not matter there.
+    pub(super) fn stand_in<'a>(&self, model: &str, spread: u64, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        let open = node.view.registry().serving(model).filter(|circuit| self.judge(circuit).is_ok());
+        let circuit = open.min_by_key(|circuit| (!circuit.pool.can_serve(), mix(spread ^ circuit.id.0.spread())));
+        circuit.map(|circuit| &circuit.pool).or_else(|| node.view.static_model(model))
+    }
+
+    /// Every name this caller may use on the aggregation surface, sorted.
+    pub(super) fn models<'a>(&'a self, node: Node<'a>) -> Vec<&'a Arc<str>> {
+        let registry = node.view.registry();
+        let opens = |name: &&Arc<str>| registry.serving(name).any(|circuit| self.judge(circuit).is_ok());
+        let statics = self.operator.is_some().then(|| node.view.static_models().map(|(name, _)| name));
+        registry.models().filter(opens).chain(statics.into_iter().flatten()).collect()
+    }
+}
+
+fn closed(why: Closed) -> Denial {
+    match why {
+        Closed::Address => Denial::new(
+            Code::IpNotAllowed,
+            "This endpoint may not be used from your network address. Use it from an allowed one.",
+        ),
+        Closed::Token(TokenRefusal::Missing) => Denial::new(
+            Code::MissingToken,
+            "This endpoint needs an access token. Send it as `Authorization: Bearer <token>`.",
+        ),
+        Closed::Token(TokenRefusal::Invalid) => {
+            Denial::new(Code::InvalidToken, "The access token is not valid. Check it, or ask for another.")
+        }
+        Closed::Token(TokenRefusal::Expired) => {
+            Denial::new(Code::ExpiredToken, "The access token has expired. Ask for another.")
+        }
+        Closed::Token(TokenRefusal::Mismatch) => {
+            Denial::new(Code::TokenMismatch, "The access token is for another endpoint. Use the one for this endpoint.")
+        }
+    }
+}
+
+fn endpoint_not_found() -> Denial {
+    Denial::new(Code::EndpointNotFound, "There is no endpoint at this host name. Check the address.")
+}
+
+fn not_ready() -> Denial {
+    Denial::new(Code::ModelNotReady, "The model of this endpoint is not known yet: it is starting. Try again shortly.")
+}
+
+fn not_pulled() -> Denial {
+    Denial::new(Code::NotReady, "This server does not know its endpoints yet. Try again shortly.")
+        .retry_after(PULL_RETRY_AFTER)
+}

@@ -1,0 +1,325 @@
+//! The connections of one plane, from accepting them to their orderly end: bounded in number, in time and in heads.
+
+use core::convert::Infallible;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll, ready};
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+
+use appproxy_core::access::address::Peer;
+use appproxy_core::config::server::Server;
+use appproxy_core::exchange::{BadHead, Connection};
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::future::RouteFuture;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::metrics::gauge::Gauge;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tower_service::Service;
+
+use crate::data;
+use crate::listen::Listener;
+use crate::node::Node;
+use crate::pace::{Busy, Marked, Pace, Paced};
+use crate::shutdown::Phases;
+
+/// How long a connection beyond `server.max_connections` waits for a place.
+const WAIT_FOR_PLACE: Duration = Duration::from_secs(2);
+/// Time for a stream that is cut to say so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// A pause after an accept that failed for want of file descriptors: the next one would fail too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Time for a connection to close; what a refused client still sends is taken meanwhile, or it would never see why.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What all connections of a plane share.
+#[derive(Clone)]
+pub(crate) struct Plane(Arc<Shared>);
+
+struct Shared {
+    router: Router,
+    node: Arc<Node>,
+    limits: ArcSwap<Limits>,
+    /// For TCP; swapped when the certificate is read anew.
+    tls: Option<ArcSwap<ServerConfig>>,
+    places: Places,
+    phases: Phases,
+    connections: TaskTracker,
+}
+
+struct Limits {
+    http: http1::Builder,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    max_header: u64,
+    max_connections: usize,
+}
+
+impl Limits {
+    fn of(server: &Server) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(server.idle_timeout)
+            .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
+        Self {
+            http,
+            header_timeout: server.header_timeout,
+            idle_timeout: server.idle_timeout,
+            max_header: server.max_header_size,
+            max_connections: usize::try_from(server.max_connections).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// What the service is told of a request beside its head.
+#[derive(Clone)]
+pub(crate) struct Arrival {
+    pub(crate) connection: Connection,
+    pub(crate) pace: Pace,
+    pub(crate) at: Instant,
+}
+
+impl Plane {
+    /// A plane that answers with `router` within the bounds of `server`.
+    pub(crate) fn new(
+        router: Router,
+        node: Arc<Node>,
+        server: &Server,
+        tls: Option<Arc<ServerConfig>>,
+        open: Gauge,
+        phases: Phases,
+    ) -> Self {
+        let places = Places { taken: AtomicUsize::new(0), freed: Notify::new(), open };
+        let (limits, tls) = (ArcSwap::from_pointee(Limits::of(server)), tls.map(ArcSwap::new));
+        Self(Arc::new(Shared { router, node, limits, tls, places, phases, connections: TaskTracker::new() }))
+    }
+
+    /// Has connections that come from now on go by `server`, and by this certificate.
+    pub(crate) fn reload(&self, server: &Server, tls: Option<Arc<ServerConfig>>) {
+        self.0.limits.store(Arc::new(Limits::of(server)));
+        if let (Some(held), Some(fresh)) = (&self.0.tls, tls) {
+            held.store(fresh);
+        }
+    }
+
+    /// Accepts until the listeners close.
+    pub(crate) async fn accept(self, listener: Listener) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.0.phases.closing.cancelled() => return,
+                accepted = self.accept_one(&listener) => accepted,
+            };
+            if let Err(error) = accepted {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    async fn accept_one(&self, listener: &Listener) -> io::Result<()> {
+        let plane = self.clone();
+        match listener {
+            Listener::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                drop(stream.set_nodelay(true));
+                self.0.connections.spawn(async move { plane.welcome(stream, Peer::Ip(from.ip())).await });
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                self.0.connections.spawn(async move {
+                    if let Some((_place, stream)) = plane.place(stream).await {
+                        plane.converse(stream, Connection { peer: Peer::Unix, tls: false }).await;
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves when no connection is open any more; to be called once the listeners are closed.
+    pub(crate) async fn all_done(&self) {
+        self.0.connections.close();
+        self.0.connections.wait().await;
+    }
+
+    /// A connection over TCP, with TLS when that is configured.
+    async fn welcome(&self, stream: TcpStream, peer: Peer) {
+        let Some(tls) = &self.0.tls else {
+            if let Some((_place, stream)) = self.place(stream).await {
+                self.converse(stream, Connection { peer, tls: false }).await;
+            }
+            return;
+        };
+        let Some(_place) = self.0.places.take(self.0.limits.load().max_connections).await else {
+            // It speaks TLS, of which there is none yet to say so in.
+            return self.cut("limit");
+        };
+        let handshake = TlsAcceptor::from(tls.load_full()).accept(stream);
+        let limit = self.0.limits.load().header_timeout;
+        let handshake = tokio::select! {
+            handshake = timeout(limit, handshake) => handshake,
+            () = self.0.phases.closing.cancelled() => return,
+        };
+        match handshake {
+            Ok(Ok(stream)) => self.converse(stream, Connection { peer, tls: true }).await,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a client's TLS handshake failed");
+                self.cut("tls");
+            }
+            Err(_) => self.cut("slow"),
+        }
+    }
+
+    fn cut(&self, why: &'static str) {
+        self.0.node.metrics.connection_cut(why);
+    }
+
+    /// A place for a connection; one that finds none is told so.
+    async fn place<S: AsyncWrite + Unpin>(&self, mut stream: S) -> Option<(Place<'_>, S)> {
+        match self.0.places.take(self.0.limits.load().max_connections).await {
+            Some(place) => Some((place, stream)),
+            None => {
+                self.cut("limit");
+                drop(timeout(CLOSING, stream.write_all(FULL)).await);
+                None
+            }
+        }
+    }
+
+    /// Resolves a moment after running requests are cut: their streams say so themselves before they end.
+    async fn cut_off(&self) {
+        self.0.phases.cutting.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+
+    async fn converse<S>(&self, stream: S, from: Connection)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let limits = self.0.limits.load_full();
+        let pace = Pace::start();
+        let (router, of_requests) = (self.0.router.clone(), pace.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };
+            request.extensions_mut().insert(arrival);
+            let busy = Some(of_requests.head_done());
+            Answering { answer: router.clone().call(request), busy }
+        });
+        let io = TokioIo::new(Paced::new(stream, pace.clone(), limits.max_header));
+        let mut connection = limits.http.serve_connection(io, service);
+        let mut ended = tokio::select! {
+            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
+            () = pace.too_slow(limits.header_timeout, limits.idle_timeout) => return self.cut("slow"),
+            () = self.0.phases.closing.cancelled() => None,
+        };
+        if ended.is_none() {
+            Pin::new(&mut connection).graceful_shutdown();
+            ended = tokio::select! {
+                ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
+                () = self.cut_off() => return,
+            };
+        }
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner();
+        match (pace.take_tunnel(), pace.refused()) {
+            (Some(tunnel), _) if matches!(ended, Some(Ok(()))) => tunnel.run(stream, parts.read_buf).await,
+            // How a connection ended is in its requests' access lines; this one's request never was one.
+            (_, Some(head)) => self.refuse(stream, head).await,
+            _ => drop(timeout(CLOSING, stream.shutdown()).await),
+        }
+    }
+
+    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: Paced<S>, head: &BadHead) {
+        let node = &self.0.node;
+        let answer = head.answer(node.clock.moment(), &mut node.draws());
+        self.cut("bad_head");
+        data::record(node, &answer.outcome, Instant::now(), None);
+        let mut stream = stream.into_inner();
+        let told = async {
+            stream.write_all(&answer.http1()).await?;
+            stream.shutdown().await?;
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+        };
+        drop(timeout(CLOSING, told).await);
+    }
+}
+
+/// A request at work. Not a closure's future: hyper gives the connection back only when this can be moved.
+struct Answering {
+    answer: RouteFuture<Infallible>,
+    busy: Option<Busy>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Marked<Body>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(cx))?;
+        let busy = self.busy.take();
+        Poll::Ready(Ok(answer.map(|body| Marked { body, _busy: busy })))
+    }
+}
+
+/// What a connection beyond the bound is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+connection: close\r\ncontent-length: 139\r\n\r\n\
+{\"error\":{\"message\":\"This server is at its limit. Try again shortly.\",\
+\"type\":\"service_unavailable_error\",\"param\":null,\"code\":\"overloaded\"}}";
+
+/// How many connections there are, against a bound that may change.
+struct Places {
+    taken: AtomicUsize,
+    freed: Notify,
+    open: Gauge,
+}
+
+impl Places {
+    async fn take(&self, bound: usize) -> Option<Place<'_>> {
+        let deadline = Instant::now() + WAIT_FOR_PLACE;
+        let one_more = |taken: usize| (taken < bound).then_some(taken + 1);
+        while self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+            timeout_at(deadline, self.freed.notified()).await.ok()?;
+        }
+        self.open.inc();
+        Some(Place(self))
+    }
+}
+
+/// Counts a connection while it lives.
+struct Place<'a>(&'a Places);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.open.dec();
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FULL;
+
+    #[test]
+    fn the_answer_beyond_the_bound_states_its_length() {
+        let text = core::str::from_utf8(FULL).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("head and body");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{} bytes", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    }
+}

@@ -1,0 +1,125 @@
+//! What every shell must do, on real sockets: one list of scenarios, run once for each shell.
+//!
+//! A scenario is a function over a [`Shell`](appproxy_tests::shell::Shell). It stands in the list below, and so runs on
+//! every shell: none can leave one out. A function that is not in the list is dead code, which clippy refuses.
+
+mod bounds;
+mod commands;
+mod gate;
+mod leaving;
+mod odd_input;
+mod outages;
+mod passing_on;
+mod publishing;
+mod revocation;
+mod secrets;
+mod streaming;
+
+/// The list. `$then` gets `(its arguments)` and all of it.
+macro_rules! every_scenario {
+    ($then:ident, $($arguments:tt)*) => {
+        $then! {
+            ($($arguments)*)
+            bounds {
+                a_client_that_does_not_read_slows_the_replica_down,
+                a_client_that_sends_all_of_a_body_far_too_large_gets_its_413,
+                a_connection_that_the_replica_closed_meanwhile_is_nobodys_trouble,
+                a_hangup_is_no_end_and_pages_answer_browsers,
+                a_key_ends_to_the_second,
+                bodies_in_memory_are_bounded_over_all_requests,
+                connections_beyond_the_bound_wait_for_a_place_and_then_are_told,
+                heads_beyond_the_bound_are_refused_and_large_bodies_are_asked_for,
+                one_stuck_replica_harms_only_itself,
+                trust_in_old_state_can_be_bounded,
+            }
+            commands {
+                a_plain_router_serves_its_backends_to_its_own_keys,
+                a_plain_router_without_keys_needs_none,
+                an_address_that_is_taken_is_named_and_ends_it_with_1,
+                check_accepts_the_examples_and_shows_them_without_their_secrets,
+                check_names_every_mistake_with_key_line_and_what_would_be_right,
+                every_line_that_the_demo_prints_works_as_pasted,
+            }
+            gate {
+                a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished,
+                every_row_refuses_in_the_shape_of_its_surface,
+                operator_keys_of_the_file_work_beside_the_coordinators,
+                ten_at_the_same_instant_and_exactly_three_pass,
+                three_a_minute_are_three_and_the_headers_count_down,
+            }
+            leaving {
+                a_coordinator_that_is_gone_does_not_hold_a_worker_up,
+                a_second_signal_ends_it_at_once_with_1,
+                a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last,
+                one_node_leaves_and_the_other_serves_on,
+                past_the_shutdown_timeout_streams_are_cut_and_say_so,
+            }
+            odd_input {
+                every_odd_sample_leaves_the_subscription_standing,
+                malformed_elements_of_a_pull_cost_only_themselves,
+                malformed_messages_are_counted_by_kind_and_change_nothing,
+                the_good_elements_of_a_broken_batch_are_applied_and_acked,
+            }
+            outages {
+                a_forgotten_worker_registers_again_and_an_empty_answer_is_applied_like_any_other,
+                a_frozen_redis_is_noticed_by_an_unanswered_ping,
+                a_worker_started_without_redis_or_coordinator_gets_there_in_the_end,
+                a_wrong_secret_and_an_old_coordinator_are_said_in_those_words,
+                redis_is_killed_and_comes_back,
+                the_coordinator_is_gone_for_a_while,
+            }
+            passing_on {
+                a_replica_that_refuses_the_connection_is_passed_over,
+                a_replicas_own_answers_keep_their_meaning,
+                bytes_beyond_ascii_in_headers_hurt_nobody,
+                headers_that_mean_one_connection_stop_here_and_no_credential_goes_further,
+                odd_heads_and_bodies_are_refused_before_any_replica_sees_them,
+                several_listeners_and_a_unix_socket_are_one_worker,
+                slow_heads_and_bodies_left_half_are_cut,
+                the_model_of_a_multipart_body_is_its_model_part_and_files_are_not_here_yet,
+            }
+            publishing {
+                a_model_is_published_served_listed_and_unpublished,
+                creating_a_circuit_is_acked_within_a_second_in_both_dialects,
+                publishing_to_serving_takes_milliseconds,
+                seven_to_three_is_seven_to_three_over_one_and_four_replicas,
+            }
+            revocation {
+                a_removed_circuit_stays_removed_although_the_coordinator_commits_later,
+                a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once,
+                until_the_first_pull_nobody_is_let_in_and_the_answer_says_which_way,
+                without_a_bus_changes_come_by_pull_alone,
+                without_the_event_a_revoked_key_is_refused_within_one_pull,
+            }
+            secrets {
+                no_secret_shows_in_logs_metrics_pages_or_answers,
+            }
+            streaming {
+                a_client_that_leaves_takes_its_request_with_it,
+                a_replica_that_dies_in_a_stream_ends_it_visibly,
+                a_silent_replica_meets_its_time_limits,
+                each_piece_arrives_before_the_next_is_sent_and_no_byte_is_changed,
+                half_a_body_is_never_a_whole_one,
+            }
+        }
+    };
+}
+
+/// One test for each scenario, named `shell::group::scenario`.
+macro_rules! tests_of {
+    (($shell:ident, $value:expr) $($group:ident { $($scenario:ident,)* })*) => {
+        mod $shell {
+            $(mod $group {
+                $(
+                    #[test]
+                    fn $scenario() {
+                        crate::$group::$scenario($value);
+                    }
+                )*
+            })*
+        }
+    };
+}
+
+// The shells. A second one is one line more.
+every_scenario!(tests_of, tokio, appproxy_tests::shell::Shell::TOKIO);
