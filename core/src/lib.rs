@@ -130,6 +130,7 @@ pub mod limits;
 pub mod secret;
 pub mod seed;
 pub mod serving;
+pub mod telemetry;
 pub mod time;
 mod trie;
 pub mod wire;

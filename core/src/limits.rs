@@ -87,3 +87,9 @@ pub const BODY_BYTES_PER_SECOND: u64 = 1024;
 
 /// How long a request's body may take before its rate counts.
 pub const BODY_GRACE: core::time::Duration = core::time::Duration::from_secs(20);
+
+/// Bytes of a replica's error that are read to find its message. Beyond: words of our own.
+pub const EXPLANATION_BYTES: usize = 64 * 1024;
+
+/// Characters of that message. Beyond: cut.
+pub const EXPLANATION_CHARS: usize = 2000;

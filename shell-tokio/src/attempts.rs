@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::exchange::{
-    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Head, Outcome, Place, Queued, ReplyHead,
+    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Explained, Head, Outcome, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
+use bytes::Bytes;
+use core::time::Duration;
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Notify;
@@ -27,14 +30,14 @@ pub(crate) struct Begun {
 
 /// Tries until an answer begins. An error is an answer of our own.
 pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
-    let mut choosing = node.see(|seen| admitted.begin(&mut node.budget(), seen));
+    let mut choosing = node.see(|seen| admitted.begin(&mut node.states.budget(), seen));
     loop {
         if let Some(moment) = choosing.not_before() {
             let wait = tokio::time::sleep_until(node.clock.instant(moment));
             choosing = Held::new(node, began, choosing).through(wait).await?.0;
         }
         let pool = choosing.pool().clone();
-        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.selection(&pool), seen))? {
+        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
             Chosen::Send(attempt, request) => (attempt, request),
             Chosen::Elsewhere(next) => {
                 choosing = next;
@@ -52,12 +55,19 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
             Ok(response) => {
                 let (mut parts, body) = response.into_parts();
                 let upgraded = parts.extensions.remove();
-                match node.see(|seen| attempt.head(parts, &mut node.budget(), seen))? {
+                match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
                     Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
                     Head::Again(choosing) => choosing,
+                    Head::Explain(explained) => {
+                        let reading = whole(body, node.rules().idle_timeout);
+                        let (explained, body) = Held::new(node, began, *explained).through(reading).await?;
+                        return Err(explained.body(body));
+                    }
                 }
             }
-            Err((stage, failure)) => node.see(|seen| attempt.failed(stage, failure, &mut node.budget(), seen))?,
+            Err((stage, failure)) => {
+                node.see(|seen| attempt.failed(stage, failure, &mut node.states.budget(), seen))?
+            }
         };
         if let Some(ended) = choosing.take_ended() {
             node.saw(&ended);
@@ -65,6 +75,12 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
         // Only now: what was held at the replica went with the attempt.
         drop(freeing);
     }
+}
+
+/// A short body; `None` when it is long, slow or broken.
+async fn whole(body: Incoming, patience: Duration) -> Option<Bytes> {
+    let reading = Limited::new(body, Explained::MOST).collect();
+    Some(tokio::time::timeout(patience, reading).await.ok()?.ok()?.to_bytes())
 }
 
 /// Waits until it is this request's turn to look for a replica.
@@ -102,7 +118,7 @@ impl Drop for Freeing {
 
 fn call_next(node: &Node, pool: &PoolKey) {
     // A place that nobody waits at any more passes its turn on.
-    while let Some(place) = node.selection(pool).freed(pool, node.clock.moment()) {
+    while let Some(place) = node.states.selection(pool).freed(pool, node.clock.moment()) {
         if node.calls.call(pool, place) {
             return;
         }
@@ -155,6 +171,16 @@ impl Waiting for Attempt {
     }
 }
 
+impl Waiting for Explained {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, _: &Denial, _: &Node) -> Box<Answer> {
+        self.body(None)
+    }
+}
+
 impl Waiting for Choosing {
     fn gone(self, _: &Node) -> Outcome {
         Self::gone(self)
@@ -168,7 +194,7 @@ impl Waiting for Choosing {
 impl Waiting for Queued {
     fn gone(self, node: &Node) -> Outcome {
         let pool = self.pool().clone();
-        let outcome = Self::gone(self, &mut node.selection(&pool));
+        let outcome = Self::gone(self, &mut node.states.selection(&pool));
         // It may just have been called.
         call_next(node, &pool);
         outcome
@@ -176,7 +202,7 @@ impl Waiting for Queued {
 
     fn refuse(self, denial: &Denial, node: &Node) -> Box<Answer> {
         let pool = self.pool().clone();
-        let answer = Self::refuse(self, denial, &mut node.selection(&pool));
+        let answer = Self::refuse(self, denial, &mut node.states.selection(&pool));
         call_next(node, &pool);
         answer
     }

@@ -5,40 +5,15 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 
-use appproxy_core::config::server::Server;
-use appproxy_core::exchange::{Denial, Payload, Uploading};
-use bytes::{Bytes, BytesMut};
+use appproxy_core::exchange::{Collecting, Denial, Payload, Room};
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::EXPECT;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::node::Node;
-
-/// What bodies held in memory are bounded by.
-#[derive(Debug, Clone)]
-pub(crate) struct Bounds {
-    /// `server.max_buffered`, in kilobytes of room.
-    room: Arc<Semaphore>,
-    /// Of a client in the middle of its body (`server.idle_timeout`).
-    silence: Duration,
-}
-
-const KILOBYTE: usize = 1024;
-/// Room made ahead for an announced length: a client may announce what it never sends.
-const AHEAD: usize = 1024 * 1024;
-
-impl Bounds {
-    /// Room for `server.max_buffered` over all requests.
-    pub(crate) fn new(server: &Server) -> Self {
-        let kilobytes = usize::try_from(server.max_buffered / 1024).unwrap_or(usize::MAX);
-        let room = Arc::new(Semaphore::new(kilobytes.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { room, silence: server.idle_timeout }
-    }
-}
 
 /// How long what a refused client still sends is taken, and thrown away.
 const LINGER: Duration = Duration::from_secs(10);
@@ -67,12 +42,6 @@ impl Drop for Inbound {
     }
 }
 
-/// A whole request body; its room is given back when it is dropped.
-pub(crate) struct Collected {
-    pub(crate) bytes: Bytes,
-    pub(crate) room: Option<OwnedSemaphorePermit>,
-}
-
 /// Why a body is not whole.
 pub(crate) enum Stopped {
     /// The client went away in the middle of it.
@@ -86,44 +55,23 @@ impl From<Denial> for Stopped {
     }
 }
 
-/// Reads a body of at most `limit` bytes.
-pub(crate) async fn collect(mut inbound: Inbound, limit: u64, node: &Node) -> Result<Collected, Stopped> {
+/// Reads a body of at most `limit` bytes, and the room it takes.
+pub(crate) async fn collect(mut inbound: Inbound, limit: u64, node: &Node) -> Result<(Bytes, Room), Stopped> {
     inbound.sends = true;
-    let (body, bounds, clock) = (&mut inbound.body, node.bodies(), &node.clock);
-    let mut room: Option<OwnedSemaphorePermit> = None;
-    let mut held = 0_usize;
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    let mut uploading = Uploading::begun(clock.moment(), bounds.silence);
+    let (body, clock) = (&mut inbound.body, &node.clock);
+    let mut collecting = Collecting::new(limit, &node.bodies(), clock.moment());
     loop {
-        let frame = match tokio::time::timeout_at(clock.instant(uploading.due()), body.frame()).await {
+        let frame = match tokio::time::timeout_at(clock.instant(collecting.due()), body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => break,
+            Ok(None) => return Ok(collecting.finish()),
             Ok(Some(Err(error))) if is_malformed(&error) => return Err(Denial::body_malformed().into()),
             Ok(Some(Err(_))) => return Err(Stopped::Gone),
             Err(_) => return Err(Denial::body_too_slow().into()),
         };
-        let Ok(data) = frame.into_data() else { continue };
-        uploading.came(data.len(), clock.moment());
-        held += data.len();
-        if u64::try_from(held).is_ok_and(|held| held > limit) {
-            return Err(Denial::body_too_large(limit).into());
-        }
-        reserve(&mut room, held, &bounds)?;
-        // Most bodies are one frame, which is kept as it came.
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
-                rest.reserve(held + announced.min(AHEAD));
-                rest.extend_from_slice(&core::mem::take(&mut first));
-            }
-            rest.extend_from_slice(&data);
+        if let Ok(data) = frame.into_data() {
+            collecting.push(data, body.size_hint().lower(), clock.moment())?;
         }
     }
-    let bytes = if rest.is_empty() { first } else { rest.freeze() };
-    Ok(Collected { bytes, room })
 }
 
 /// Whether a body broke because of what is in it, and not because it ended.
@@ -136,20 +84,6 @@ fn is_malformed(error: &axum::Error) -> bool {
         cause = error.source();
     }
     false
-}
-
-/// Makes `room` cover a body that has become `held` bytes long.
-pub(crate) fn reserve(room: &mut Option<OwnedSemaphorePermit>, held: usize, bounds: &Bounds) -> Result<(), Denial> {
-    let has = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    let more = u32::try_from(held.div_ceil(KILOBYTE).saturating_sub(has)).unwrap_or(u32::MAX);
-    if more > 0 {
-        let more = bounds.room.clone().try_acquire_many_owned(more).map_err(|_| Denial::overloaded())?;
-        match room {
-            Some(room) => room.merge(more),
-            None => *room = Some(more),
-        }
-    }
-    Ok(())
 }
 
 /// The request body towards a replica: up to three frames, none copied.

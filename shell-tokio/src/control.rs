@@ -153,7 +153,7 @@ impl Control {
             Command::Apply(Apply { view, changes }) => {
                 let (began, generation) = (Instant::now(), view.generation);
                 self.node.apply(&view, self.rules.take(), &changes);
-                self.node.metrics.apply.observe(began.elapsed().as_secs_f64());
+                self.node.metrics.counts().applied(began.elapsed());
                 self.observer.applied(&view, &changes);
                 self.pending.push_back(Input::Applied(generation));
             }

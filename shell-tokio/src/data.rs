@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::exchange::{Answer, Gate, Outcome};
+use appproxy_core::telemetry::{AccessLine, Held};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -13,10 +14,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tokio::time::Instant;
 
-use crate::access_line::AccessLine;
+use crate::access_line;
 use crate::attempts::{self, Begun};
-use crate::body::{Collected, Inbound, Stopped, collect};
-use crate::held::Held;
+use crate::body::{Inbound, Stopped, collect};
+use crate::held::Held as Waits;
 use crate::node::Node;
 use crate::plane::Arrival;
 use crate::relay::Relay;
@@ -35,7 +36,7 @@ async fn handle(
     Extension(arrival): Extension<Arrival>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let (in_flight, began) = (InFlight::count(&node), arrival.at);
+    let (in_flight, began) = (node.metrics.in_flight.hold(), arrival.at);
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
     let exchange = AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind();
@@ -44,7 +45,7 @@ async fn handle(
         Ok(Err(answer)) => own_answer(&node, *answer, began),
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
-            node.metrics.refused("internal");
+            node.metrics.counts().refused("internal");
             let mut response = Response::new(Body::from(INTERNAL));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -58,21 +59,21 @@ async fn exchange(
     node: &Arc<Node>,
     request: Request<Body>,
     arrival: Arrival,
-    in_flight: InFlight,
+    in_flight: Held,
 ) -> Result<Response<Body>, Box<Answer>> {
     let (parts, body) = request.into_parts();
     let body = Inbound::new(body, &parts.headers);
     let Arrival { connection, pace, at: began } = arrival;
 
-    let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.draws()))?;
+    let gate = node.see(|seen| Gate::open(parts, connection, seen, &mut node.states.draws()))?;
     let gated = match gate.ledger_key().cloned() {
-        Some(key) => node.see(|seen| gate.pass(Some(&mut node.ledger(&key)), seen))?,
+        Some(key) => node.see(|seen| gate.pass(Some(&mut node.states.ledger(&key)), seen))?,
         None => node.see(|seen| gate.pass(None, seen))?,
     };
 
     let limit = gated.max_body_size();
-    let (gated, collected) = Held::new(node, began, gated).through(collect(body, limit, node)).await?;
-    let collected = match collected {
+    let (gated, collected) = Waits::new(node, began, gated).through(collect(body, limit, node)).await?;
+    let (bytes, room) = match collected {
         Ok(collected) => collected,
         Err(Stopped::Refused(denial)) => return Err(gated.refuse(&denial)),
         Err(Stopped::Gone) => {
@@ -82,7 +83,6 @@ async fn exchange(
         }
     };
 
-    let Collected { bytes, room } = collected;
     let (admitted, room) = match gated.is_packed() {
         false => (node.see(|seen| gated.route(bytes, seen))?, room),
         true => unpacking::routed(node, began, gated, bytes, room).await?,
@@ -112,71 +112,11 @@ fn own_answer(node: &Node, answer: Answer, began: Instant) -> Response<Body> {
 
 /// The access line and the counts of an exchange that is over.
 pub(crate) fn record(node: &Node, outcome: &Outcome, began: Instant, first_byte: Option<Duration>) {
-    let trail = &outcome.trail;
     let took = began.elapsed();
-    let metrics = &node.metrics;
-
-    // Only names in force become labels: what a client sent, or what is gone, must not add series for ever.
-    let view = node.view();
-    let model = match trail.known_model() {
-        Some(model) if view.model(model).is_some() || view.static_model(model).is_some() => model.clone(),
-        Some(_) => "removed".into(),
-        None => "-".into(),
-    };
-    let backend = match trail.backend() {
-        Some(backend) if view.backend(backend).is_some() => backend.clone(),
-        Some(_) => "removed".into(),
-        None => "-".into(),
-    };
-    if let Some(first_byte) = first_byte {
-        metrics.first_byte(model.clone(), first_byte);
-    }
-    metrics.request(model, backend, outcome.status.as_u16(), took);
-    metrics.retries.inc_by(u64::from(trail.attempts().saturating_sub(1)));
-    if trail.fallback().is_some() {
-        metrics.fallbacks.inc();
-    }
+    node.metrics.counts().exchange(outcome, first_byte, took, &node.view());
     outcome.ends().for_each(|ended| node.saw(ended));
-    if let Some(backend) = trail.credential_refused() {
+    if let Some(backend) = outcome.trail.credential_refused() {
         node.credential_refused(backend);
     }
-    if let Some(code) = outcome.denial {
-        metrics.refused(code.label());
-    }
-    let end = outcome.end.label();
-    if end != "complete" {
-        metrics.cut(end);
-    }
-
-    AccessLine {
-        method: trail.method().as_str(),
-        path: trail.shown_path(),
-        request_id: trail.request_id(),
-        model: trail.model().map_or("-", |model| model),
-        key_id: trail.key_id().map_or("-", |key| key.as_str()),
-        backend: trail.backend().map_or("-", |backend| backend),
-        attempts: trail.attempts(),
-        status: outcome.status.as_u16(),
-        first_byte,
-        took,
-        bytes: outcome.body_bytes,
-        end,
-    }
-    .write();
-}
-
-/// Counts a request from its head to the end of its answer.
-pub(crate) struct InFlight(Arc<Node>);
-
-impl InFlight {
-    fn count(node: &Arc<Node>) -> Self {
-        node.metrics.in_flight.inc();
-        Self(node.clone())
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.metrics.in_flight.dec();
-    }
+    access_line::write(&AccessLine::of(outcome, first_byte, took));
 }

@@ -1,11 +1,13 @@
 use super::*;
 
+use appproxy_core::seed::Seed;
+use appproxy_core::serving::ServingSettings;
 use appproxy_core::time::{Moment, UnixMillis};
 use appproxy_core::worker::Output;
 use appproxy_core::worker::journal::Replay;
 
-const SMALL: Bounds =
-    Bounds { part_bytes: 300, older_parts: 2, queued_bytes: 1024 * 1024, pause: Duration::from_millis(1) };
+const SMALL: PartBounds =
+    PartBounds { part_bytes: 300, older_parts: 2, behind: 1024 * 1024, pause: Duration::from_millis(1) };
 
 /// A folder for one test.
 struct Folder(PathBuf);
@@ -31,13 +33,13 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn new(file: PathBuf, bounds: Bounds) -> Self {
+    fn new(file: PathBuf, bounds: PartBounds) -> Self {
         let text = "appproxy_router: {enabled: true, coordinator_url: \"http://127.0.0.1:1\", api_secret: s, \
                     authority: a, hostname: h, redis_url: \"redis://127.0.0.1:1\"}";
         let config = appproxy_core::config::load(text, &|_| None).unwrap().config.worker.unwrap();
         let (serving, seed, start) = (ServingSettings::default(), Seed::from_number(1), Now::default());
-        let head = Journal::head(&config, &serving, seed, start);
-        let journal = Journal::bounded(file, bounds, head).unwrap();
+        let parts = Parts::of(bounds, "test".to_owned(), &config, &serving, seed, start);
+        let journal = Journal::start(file.to_str().unwrap(), bounds, parts).unwrap();
         Self { worker: Worker::new(config, &serving, seed, start), journal, inputs: 0 }
     }
 
@@ -86,7 +88,7 @@ fn what_an_earlier_process_left_becomes_an_older_part() {
     let folder = Folder::new("left");
     let file = folder.0.join("journal");
     fs::write(&file, "left\n").unwrap();
-    drop(Recorded::new(file.clone(), Bounds { part_bytes: usize::MAX, ..SMALL }).input(Input::Started));
+    drop(Recorded::new(file.clone(), PartBounds { part_bytes: usize::MAX, ..SMALL }).input(Input::Started));
     assert_eq!(fs::read_to_string(folder.0.join("journal.1")).unwrap(), "left\n");
     assert_eq!(replayed(&file), (1, 1));
 }
@@ -112,16 +114,6 @@ fn a_failure_is_said_and_a_new_part_is_begun_after_the_pause() {
     drop(recorded);
     let (first, end) = replayed(&file);
     assert!(first > 1 && end == last, "{first} {end} {last}");
-}
-
-#[test]
-fn a_disk_that_is_too_far_behind_ends_the_part() {
-    let folder = Folder::new("behind");
-    let bounds = Bounds { queued_bytes: 0, ..SMALL };
-    let mut recorded = Recorded::new(folder.0.join("journal"), bounds);
-    recorded.journal.queued.fetch_add(1, Ordering::Relaxed);
-    assert!(recorded.input(Input::Started).unwrap().contains("behind"));
-    assert!(recorded.journal.part.is_none());
 }
 
 #[test]

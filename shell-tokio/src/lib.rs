@@ -9,10 +9,9 @@
 //! | `journal` | the disk |
 //! | `listen`, `plane`, `pace` | connections of clients |
 //! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
-//! | `admin`, `metrics`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
+//! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
-//! | `stage` | nothing of the worker: its surroundings for demo and tests |
 
 mod access_line;
 mod admin;
@@ -42,7 +41,6 @@ mod membership;
 #[cfg(not(feature = "appproxy-common"))]
 #[path = "no_membership.rs"]
 mod membership;
-mod metrics;
 mod node;
 #[cfg(feature = "appproxy-common")]
 mod observe;
@@ -57,8 +55,6 @@ mod relay;
 pub mod replay;
 pub mod run;
 mod shutdown;
-#[cfg(feature = "appproxy-common")]
-pub mod stage;
 mod start;
 mod tls;
 mod tunnel;
@@ -68,7 +64,6 @@ mod witness;
 
 pub use listen::BoundAddress;
 pub use logs::start as start_logs;
-pub use metrics::{Row, TABLE as METRICS};
 pub use start::Running;
 
 /// Why a command failed: what is said on standard error, and the exit code.

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use appproxy_core::config::logging::{LogFormat, LogLevel, Logging};
+use appproxy_core::config::logging::{LogFormat, Logging};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -10,6 +10,9 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// The target of access lines, so that `info,access=off` silences just them.
 pub(crate) const ACCESS: &str = "access";
+
+/// This package, as it names the target of its lines.
+const OWN: &str = "appproxy_shell_tokio";
 
 type Filter = reload::Layer<Targets, Registry>;
 type Filtered = Layered<Filter, Registry>;
@@ -37,12 +40,12 @@ pub fn start(level: &str, json: bool) -> Result<(), String> {
 
 /// Starts logging as `logging` says.
 pub(crate) fn start_as(logging: &Logging) -> Result<(), String> {
-    start(&filter(logging.level), logging.format == LogFormat::Json)
+    start(&logging.level.filter(OWN), logging.format == LogFormat::Json)
 }
 
 /// Logs as `logging` says from now on. Where [`start`] was not called, there is nothing to change.
 pub(crate) fn change(logging: &Logging) -> Result<(), String> {
-    let targets = targets(&filter(logging.level))?;
+    let targets = targets(&logging.level.filter(OWN))?;
     let Some(handles) = STARTED.get() else { return Ok(()) };
     let changed =
         handles.filter.reload(targets).and_then(|()| handles.lines.reload(lines(logging.format == LogFormat::Json)));
@@ -60,21 +63,5 @@ fn lines(json: bool) -> Lines {
         fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
     } else {
         fmt::layer().with_writer(std::io::stderr).with_ansi(false).boxed()
-    }
-}
-
-/// The libraries' own debug lines may quote what passes through them: they stay out.
-fn filter(level: LogLevel) -> String {
-    let level = match level {
-        LogLevel::Off => "off",
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    };
-    match level {
-        "debug" | "trace" => format!("info,appproxy_shell_tokio={level}"),
-        _ => level.to_owned(),
     }
 }

@@ -8,6 +8,7 @@ use appproxy_core::exchange::ExchangeRules;
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::serving::{ExchangeEnded, Reconfigured, ServingSettings, ServingView};
 use appproxy_core::time::Now;
+use appproxy_core::worker::journal::{PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -77,8 +78,10 @@ impl Membership {
         let Candidate { worker, seed, start } = candidate;
         let journal = match (&config.journal.file, &config.worker) {
             (Some(file), Some(of_worker)) => {
-                let settings = ServingSettings::from(config);
-                let journal = Journal::start(file, &config.journal, of_worker, &settings, seed, start);
+                let (bounds, settings) = (PartBounds::from(&config.journal), ServingSettings::from(config));
+                let program = format!("appproxy-worker {}", env!("CARGO_PKG_VERSION"));
+                let parts = Parts::of(bounds, program, of_worker, &settings, seed, start);
+                let journal = Journal::start(file, bounds, parts);
                 Some(journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?)
             }
             (Some(_) | None, _) => None,

@@ -1,31 +1,21 @@
 //! What requests and the control loop share: the view in force, the rules, the counts. Every lock is held for one call.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use appproxy_core::access::rate_ledger::RateLedger;
-use appproxy_core::exchange::selection::Selection;
-use appproxy_core::exchange::{self, Control, ExchangeRules, Loads, RetryBudget};
+use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
 #[cfg(feature = "appproxy-common")]
 use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{ExchangeEnded, ServingView};
-use appproxy_core::time::Moment;
+use appproxy_core::telemetry::{Levels, Metrics, Seldom};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::attempts::Calls;
-use crate::body::Bounds;
 use crate::clock::Clock;
-use crate::metrics::{Levels, Metrics};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-
-/// How many parts the per-model, per-key and per-request states are cut into, so that cores do not queue at one lock.
-const SHARDS: usize = 16;
 
 /// A refused credential is said at most this often for each backend; all are counted.
 const ALARM_EVERY: Duration = Duration::from_secs(60);
@@ -36,20 +26,14 @@ pub(crate) struct Node {
     pub(crate) metrics: Metrics,
     pub(crate) phases: Phases,
     upstream: ArcSwap<Upstream>,
-    bodies: ArcSwap<Bounds>,
+    bodies: ArcSwap<BodyBounds>,
     in_force: ArcSwap<InForce>,
     situation: ArcSwap<Control>,
-    selections: [Mutex<Selection>; SHARDS],
-    #[cfg(feature = "appproxy-common")]
-    loads: Loads,
-    budget: Mutex<RetryBudget>,
+    pub(crate) states: States,
     pub(crate) calls: Calls,
     witness: Witness,
     /// When each backend's refused credential was last said. Only configured backends have one.
-    alarms: Mutex<BTreeMap<Arc<str>, Moment>>,
-    ledgers: [Mutex<RateLedger>; SHARDS],
-    draws: [Mutex<Draws>; SHARDS],
-    next_draw: AtomicUsize,
+    alarms: Mutex<Seldom<Arc<str>>>,
 }
 
 /// What requests go by: swapped together, so that none sees half of a change.
@@ -63,7 +47,7 @@ struct InForce {
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) upstream: Upstream,
-    pub(crate) bodies: Bounds,
+    pub(crate) bodies: BodyBounds,
     pub(crate) rules: ExchangeRules,
     /// How it stands at first.
     pub(crate) situation: Control,
@@ -74,8 +58,7 @@ pub(crate) struct Parts {
 
 impl Node {
     /// A node that serves `view`.
-    pub(crate) fn new(mut parts: Parts) -> Self {
-        let loads = Loads::new();
+    pub(crate) fn new(parts: Parts) -> Self {
         Self {
             clock: parts.clock,
             metrics: Metrics::default(),
@@ -84,16 +67,10 @@ impl Node {
             bodies: ArcSwap::from_pointee(parts.bodies),
             in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
             situation: ArcSwap::from_pointee(parts.situation),
-            selections: core::array::from_fn(|_| Mutex::new(Selection::counting_in(&loads))),
-            #[cfg(feature = "appproxy-common")]
-            loads,
-            budget: Mutex::default(),
+            states: States::new(parts.draws),
             calls: Calls::default(),
             witness: parts.witness,
-            alarms: Mutex::default(),
-            ledgers: core::array::from_fn(|_| Mutex::default()),
-            draws: core::array::from_fn(|_| Mutex::new(parts.draws.child())),
-            next_draw: AtomicUsize::new(0),
+            alarms: Mutex::new(Seldom::every(ALARM_EVERY)),
         }
     }
 
@@ -103,11 +80,11 @@ impl Node {
         let rules = rules.unwrap_or_else(|| self.rules());
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
-            self.loads.forget_absent(view);
+            self.states.forget_absent(view);
         }
         self.witness.forget(&changes.removed);
-        let gone = changes.names.iter().filter(|name| view.model(name).is_none() && view.static_model(name).is_none());
-        self.metrics.forget(&changes.removed, gone.cloned());
+        let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
+        self.metrics.each(|counts| counts.forget(&changes.removed, &gone));
     }
 
     /// Puts other rules in force, with this view or the one that is.
@@ -117,7 +94,7 @@ impl Node {
     }
 
     /// Has requests that come from now on use these.
-    pub(crate) fn equip(&self, upstream: Option<Upstream>, bodies: Option<Bounds>) {
+    pub(crate) fn equip(&self, upstream: Option<Upstream>, bodies: Option<BodyBounds>) {
         upstream.into_iter().for_each(|upstream| self.upstream.store(Arc::new(upstream)));
         bodies.into_iter().for_each(|bodies| self.bodies.store(Arc::new(bodies)));
     }
@@ -130,17 +107,14 @@ impl Node {
     /// An attempt at a backend has ended.
     pub(crate) fn saw(&self, ended: &ExchangeEnded) {
         if !self.witness.saw(ended) {
-            self.metrics.ends_lost.inc();
+            self.metrics.counts().end_lost();
         }
     }
 
     /// A backend refused the credential that is configured for it: an operator has to act.
     pub(crate) fn credential_refused(&self, backend: &Arc<str>) {
-        self.metrics.credentials_refused.inc();
-        let now = self.clock.moment();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        if alarms.get(backend).is_none_or(|said| now.since(*said) >= ALARM_EVERY) {
-            alarms.insert(backend.clone(), now);
+        if alarms.may_say(backend, self.clock.moment()).is_some() {
             tracing::error!(%backend, "the backend refuses its `api_key`: its requests are answered with 502");
         }
     }
@@ -175,62 +149,14 @@ impl Node {
     }
 
     /// What bodies in memory are bounded by.
-    pub(crate) fn bodies(&self) -> Guard<Arc<Bounds>> {
+    pub(crate) fn bodies(&self) -> Guard<Arc<BodyBounds>> {
         self.bodies.load()
-    }
-
-    /// The draw state that belongs to `pool`.
-    pub(crate) fn selection(&self, pool: &impl Hash) -> MutexGuard<'_, Selection> {
-        lock(&self.selections, pool)
-    }
-
-    /// What retries are left.
-    pub(crate) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The ledger that counts for `key`.
-    pub(crate) fn ledger(&self, key: &impl Hash) -> MutexGuard<'_, RateLedger> {
-        lock(&self.ledgers, key)
-    }
-
-    /// One of the streams of draws, each in its turn.
-    pub(crate) fn draws(&self) -> MutexGuard<'_, Draws> {
-        lock(&self.draws, &self.next_draw.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The whole metrics export.
     pub(crate) fn export(&self) -> String {
         let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
-        let counts = view.counts();
-        #[cfg_attr(not(feature = "appproxy-common"), expect(unused_mut, reason = "only a member has more to say"))]
-        let mut levels = Levels {
-            last_pull_age: -1.0,
-            generation: view.generation.0,
-            digest: view.digest().to_string(),
-            bus: -1,
-            ready: control.ready(now),
-            backends: counts.health,
-            names: counts.names,
-            keys: counts.keys,
-            ..Levels::default()
-        };
-        #[cfg(feature = "appproxy-common")]
-        if let Control::Worker { standing, .. } = &**control {
-            levels.last_pull_age = standing.last_full_pull.map_or(-1.0, |at| now.since(at).as_secs_f64());
-            levels.bus = standing.bus_up.map_or(-1, i64::from);
-            levels.registered = standing.registered;
-            levels.revision = standing.revision.as_ref().map(|revision| revision.0.to_string()).unwrap_or_default();
-        }
+        let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
         self.metrics.export(levels)
     }
-}
-
-/// A panic elsewhere must not close a shard for ever: its plain data is usable at any moment.
-fn lock<'a, T>(shards: &'a [Mutex<T>; SHARDS], by: &impl Hash) -> MutexGuard<'a, T> {
-    let mut hasher = DefaultHasher::new();
-    by.hash(&mut hasher);
-    let index = usize::try_from(hasher.finish() % (SHARDS as u64)).unwrap_or(0);
-    let [first, ..] = shards;
-    shards.get(index).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
 }

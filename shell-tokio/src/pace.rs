@@ -19,7 +19,7 @@ use crate::tunnel::Tunnel;
 
 /// A client that has closed its side while it waits for an answer is gone when nothing could be written to it for this
 /// long.
-const GONE_AFTER: Duration = Duration::from_millis(500);
+const GONE_AFTER: Duration = Duration::from_millis(800);
 
 /// What the parts of one connection know of it.
 #[derive(Clone)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::Server;
 use appproxy_core::exchange::{BadHead, Connection};
+use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
@@ -22,7 +23,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use prometheus_client::metrics::gauge::Gauge;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -186,7 +186,7 @@ impl Plane {
     }
 
     fn cut(&self, why: &'static str) {
-        self.0.node.metrics.connection_cut(why);
+        self.0.node.metrics.counts().connection_cut(why);
     }
 
     /// A place for a connection; one that finds none is told so.
@@ -246,7 +246,7 @@ impl Plane {
 
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: Paced<S>, head: &BadHead) {
         let node = &self.0.node;
-        let answer = head.answer(node.clock.moment(), &mut node.draws());
+        let answer = head.answer(node.clock.moment(), &mut node.states.draws());
         self.cut("bad_head");
         data::record(node, &answer.outcome, Instant::now(), None);
         let mut stream = stream.into_inner();
@@ -295,19 +295,20 @@ impl Places {
         while self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             timeout_at(deadline, self.freed.notified()).await.ok()?;
         }
-        self.open.inc();
-        Some(Place(self))
+        Some(Place { places: self, _open: self.open.hold() })
     }
 }
 
 /// Counts a connection while it lives.
-struct Place<'a>(&'a Places);
+struct Place<'a> {
+    places: &'a Places,
+    _open: Held,
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.open.dec();
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-        self.0.freed.notify_one();
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.places.freed.notify_one();
     }
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use appproxy_core::exchange::{Committed, EndOfBody};
+use appproxy_core::telemetry::Held;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::attempts::Freeing;
-use crate::data::{self, InFlight};
+use crate::data;
 use crate::node::Node;
 
 /// A replica's answer on its way to the client. Dropping it drops the replica's body, which cancels the request there.
@@ -31,7 +32,7 @@ pub(crate) struct Relay {
     first_byte: Duration,
     ending: Ending,
     /// Dropped last: what is counted, and who waits, hear of the end when it has come.
-    _counts: (InFlight, Option<Freeing>),
+    _counts: (Held, Option<Freeing>),
 }
 
 /// Where a relay stands.
@@ -51,7 +52,7 @@ impl Relay {
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
-        counts: (InFlight, Option<Freeing>),
+        counts: (Held, Option<Freeing>),
     ) -> Self {
         let idle = node.rules().idle_timeout;
         let first_byte = began.elapsed();

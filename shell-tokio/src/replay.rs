@@ -1,32 +1,13 @@
 //! `replay`: a journal through the core, and what comes of it (data-plane 1).
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 
-use appproxy_core::worker::journal::{Difference, Replay, Step, shown};
+use appproxy_core::worker::journal;
+pub use appproxy_core::worker::journal::Show;
 
 use crate::Failed;
-
-/// What to show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Show {
-    /// Every output, one a line, up to and with those of this input; `None`: of all inputs.
-    Outputs(Option<u64>),
-    /// The state after this input; `None`: after the last one.
-    State(Option<u64>),
-    /// What differs between the states after these inputs.
-    Difference(u64, u64),
-}
-
-impl Show {
-    const fn last(self) -> Option<u64> {
-        match self {
-            Self::Outputs(until) | Self::State(until) => until,
-            Self::Difference(_, to) => Some(to),
-        }
-    }
-}
 
 /// Replays `file` and prints what is asked for. A last line that is cut, as after a crash, is said and left out.
 ///
@@ -35,7 +16,8 @@ impl Show {
 pub fn main(file: &Path, show: Show) -> Result<(), Failed> {
     let opened = File::open(file).map_err(|error| failed(file, &error))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (text, cut) = run(BufReader::new(opened), show, &mut out).map_err(|error| failed(file, &error))?;
+    let printed = journal::print(BufReader::new(opened), show, &mut out);
+    let (text, cut) = printed.map_err(|error| failed(file, &error))?;
     // Somebody who reads only the beginning closes the pipe: that is no failure.
     drop(writeln!(out, "{text}").and_then(|()| out.flush()));
     if let Some(cut) = cut {
@@ -47,94 +29,3 @@ pub fn main(file: &Path, show: Show) -> Result<(), Failed> {
 fn failed(file: &Path, error: &dyn core::fmt::Display) -> Failed {
     Failed::run(format!("{}: {error}", file.display()))
 }
-
-/// The final text, and what is to be said of a cut line. Outputs go to `out` at once.
-fn run(mut lines: impl BufRead, show: Show, out: &mut impl Write) -> Result<(String, Option<String>), String> {
-    let Some(Line { text: head, .. }) = next(&mut lines)? else { return Err("an empty file is no journal".to_owned()) };
-    let mut replay = Replay::begin(&head).map_err(|damaged| damaged.to_string())?;
-    let first = replay.number();
-    if let Show::Difference(from, to) = show
-        && from > to
-    {
-        return Err(format!("--diff {from} {to}: the first input must not come after the second"));
-    }
-    if let Some(earliest) = match show {
-        Show::Difference(from, _) => Some(from),
-        Show::Outputs(until) | Show::State(until) => until,
-    } && earliest < first
-    {
-        return Err(format!("input {earliest} is in an older part; this one begins after input {first}"));
-    }
-    let mut difference = None;
-    let mut cut = None;
-    loop {
-        if let (Show::Difference(from, _), true) = (show, difference.is_none())
-            && replay.number() == from
-        {
-            difference = Some(Difference::from(replay.worker(), from));
-        }
-        if show.last() == Some(replay.number()) {
-            break;
-        }
-        let Some(Line { text, whole }) = next(&mut lines)? else { break };
-        let step = match replay.feed(&text) {
-            Ok(step) => step,
-            Err(damaged) if !whole => {
-                cut = Some(format!(
-                    "line {} is cut: the worker ended while it was written; replayed up to input {}",
-                    damaged.line,
-                    replay.number()
-                ));
-                break;
-            }
-            Err(damaged) => return Err(damaged.to_string()),
-        };
-        if let Some(difference) = &mut difference {
-            difference.step(&step);
-        }
-        if matches!(show, Show::Outputs(_)) && print(&step, out).is_err() {
-            break;
-        }
-    }
-    if let Some(wanted) = show.last()
-        && replay.number() < wanted
-        && !matches!(show, Show::Outputs(_))
-    {
-        return Err(format!("there is no input {wanted}: the last one is {}", replay.number()));
-    }
-    let text = match (show, difference) {
-        (Show::State(_), _) => format!("{:#}", shown::state(replay.worker())),
-        (Show::Difference(_, to), Some(difference)) => difference.to(replay.worker(), to),
-        (Show::Difference(..), None) => "nothing differs".to_owned(),
-        (Show::Outputs(_), _) => format!("# {} inputs replayed", replay.number() - first),
-    };
-    Ok((text, cut))
-}
-
-fn print(step: &Step, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "# input {}: {}", step.number, step.input.escape_debug())?;
-    step.outputs.iter().try_for_each(|line| writeln!(out, "{line}"))
-}
-
-struct Line {
-    text: String,
-    /// Whether it ends as a line does.
-    whole: bool,
-}
-
-fn next(lines: &mut impl BufRead) -> Result<Option<Line>, String> {
-    let mut bytes = Vec::new();
-    lines.read_until(b'\n', &mut bytes).map_err(|error| error.to_string())?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let whole = bytes.last() == Some(&b'\n');
-    if whole {
-        bytes.pop();
-    }
-    Ok(Some(Line { text: String::from_utf8_lossy(&bytes).into_owned(), whole }))
-}
-
-#[cfg(test)]
-#[path = "replay_tests.rs"]
-mod tests;

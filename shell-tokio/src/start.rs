@@ -5,13 +5,10 @@ use std::sync::Arc;
 use appproxy_core::config::Config;
 use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
-#[cfg(feature = "appproxy-legacy")]
-use appproxy_core::config::worker::Mode;
-use appproxy_core::exchange::{Control, ExchangeRules};
+use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use tokio::task::JoinSet;
 
-use crate::body::Bounds;
 use crate::clock::Clock;
 use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
@@ -46,7 +43,6 @@ impl Running {
     /// # Errors
     /// What of the configuration cannot be had here: an address, a certificate file, a feature.
     pub async fn start(config: Config) -> Result<Self, Failed> {
-        refuse_legacy(&config)?;
         tls::install_provider();
         let clock = Clock::start();
         let mut seed = [0; 32];
@@ -58,7 +54,7 @@ impl Running {
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
-            bodies: Bounds::new(&config.server),
+            bodies: BodyBounds::of(&config.server),
             rules: ExchangeRules::from(&config),
             situation: match config.worker {
                 Some(_) => Control::Unknown,
@@ -142,7 +138,7 @@ impl Running {
         }
         let bounded_otherwise = before.server.max_buffered != config.server.max_buffered
             || before.server.idle_timeout != config.server.idle_timeout;
-        self.node.equip(upstream, bounded_otherwise.then(|| Bounds::new(&config.server)));
+        self.node.equip(upstream, bounded_otherwise.then(|| BodyBounds::of(&config.server)));
         self.planes.data.reload(&config.server, tls);
         self.planes.admin.reload(&config.server, None);
         self.planes.admin_token.store(config.admin.token.clone().map(Arc::new));
@@ -187,16 +183,6 @@ impl Drop for Running {
             phases.cutting.cancel();
         }
         self.planes.tasks.abort_all();
-    }
-}
-
-fn refuse_legacy(config: &Config) -> Result<(), Failed> {
-    match config.worker.as_ref().map(|worker| &worker.mode) {
-        #[cfg(feature = "appproxy-legacy")]
-        Some(Mode::Legacy(_)) => {
-            Err(Failed::config("appproxy: the legacy wildcard worker is not in this version yet".to_owned()))
-        }
-        _ => Ok(()),
     }
 }
 

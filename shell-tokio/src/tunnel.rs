@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use appproxy_core::exchange::{Committed, EndOfBody};
+use appproxy_core::telemetry::Held;
 use bytes::Bytes;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::Instant;
 
 use crate::attempts::Freeing;
-use crate::data::{self, InFlight};
+use crate::data;
 use crate::node::Node;
 
 /// Once a side has closed, the other has this long to say its last words.
@@ -28,7 +29,7 @@ pub(crate) struct Tunnel {
     began: Instant,
     first_byte: Duration,
     /// Dropped last: what is counted, and who waits, hear of the end when it has come.
-    _counts: (InFlight, Option<Freeing>),
+    _counts: (Held, Option<Freeing>),
 }
 
 impl Tunnel {
@@ -37,7 +38,7 @@ impl Tunnel {
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
-        counts: (InFlight, Option<Freeing>),
+        counts: (Held, Option<Freeing>),
     ) -> Self {
         let (replica, committed, first_byte) = (Some(replica), Some(committed), began.elapsed());
         Self { replica, committed, node, began, first_byte, _counts: counts }

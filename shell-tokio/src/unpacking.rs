@@ -3,12 +3,10 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use appproxy_core::exchange::{Admitted, Answer, Denial, Gated};
+use appproxy_core::exchange::{Admitted, Answer, Denial, Gated, Room};
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::body::reserve;
 use crate::data::record;
 use crate::node::Node;
 
@@ -18,8 +16,8 @@ pub(crate) async fn routed(
     began: Instant,
     gated: Gated,
     packed: Bytes,
-    mut room: Option<OwnedSemaphorePermit>,
-) -> Result<(Admitted, Option<OwnedSemaphorePermit>), Box<Answer>> {
+    mut room: Room,
+) -> Result<(Admitted, Room), Box<Answer>> {
     let done = Unclaimed { node: node.clone(), began, result: None };
     let unpacking = tokio::task::spawn_blocking(move || {
         let mut done = done;
@@ -36,14 +34,14 @@ pub(crate) async fn routed(
     };
     let Some(result) = done.result.take() else { unreachable!("a result is taken once") };
     let admitted = result?;
-    match reserve(&mut room, admitted.body_len(), &node.bodies()) {
+    match room.cover(admitted.body_len()) {
         Ok(()) => Ok((admitted, room)),
         Err(denial) => Err(refused(node, admitted, &denial)),
     }
 }
 
 fn refused(node: &Node, admitted: Admitted, denial: &Denial) -> Box<Answer> {
-    node.see(|seen| admitted.begin(&mut node.budget(), seen)).refuse(denial)
+    node.see(|seen| admitted.begin(&mut node.states.budget(), seen)).refuse(denial)
 }
 
 /// A result that is recorded when its client has gone away meanwhile.

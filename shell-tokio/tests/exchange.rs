@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use appproxy_fixtures::replica::Behaviour;
-use appproxy_shell_tokio::stage::StageReplica;
+use appproxy_fixtures::stage::StageReplica;
 use appproxy_shell_tokio::{BoundAddress, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -58,7 +58,7 @@ async fn metric(running: &Running, start: &str) -> String {
 
 #[tokio::test]
 async fn a_stream_that_breaks_says_so_and_never_looks_complete() {
-    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let replica = StageReplica::start("r", &["m"]).expect("replica");
     let running = worker(&[&replica]).await;
     let whole = rest(send(&running, STREAM).await).await;
     assert!(whole.contains("data: [DONE]") && whole.ends_with("\r\n0\r\n\r\n"), "{whole}");
@@ -79,25 +79,25 @@ async fn a_stream_that_breaks_says_so_and_never_looks_complete() {
 
 #[tokio::test]
 async fn a_dead_replica_costs_no_request_and_none_at_all_is_502() {
-    let mut first = StageReplica::start("one", &["m"]).await.expect("replica");
-    let mut second = StageReplica::start("two", &["m"]).await.expect("replica");
+    let mut first = StageReplica::start("one", &["m"]).expect("replica");
+    let mut second = StageReplica::start("two", &["m"]).expect("replica");
     let running = worker(&[&first, &second]).await;
-    first.kill().await;
+    first.kill();
     for _ in 0..4 {
         let answer = rest(send(&running, CHAT).await).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("from two"), "{answer}");
     }
-    second.kill().await;
+    second.kill();
     let answer = rest(send(&running, CHAT).await).await;
     assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("upstream_error"), "{answer}");
-    first.revive().await.expect("the same port");
+    first.revive().expect("the same port");
     let answer = rest(send(&running, CHAT).await).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("from one"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place() {
-    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let replica = StageReplica::start("r", &["m"]).expect("replica");
     replica.behave(Behaviour { chunk_delay_ms: 60_000, ..Behaviour::default() });
     let running = worker(&[&replica]).await;
     let mut stream = send(&running, STREAM).await;
@@ -134,7 +134,7 @@ async fn a_body_over_the_limit_is_413_announced_or_not() {
 
 #[tokio::test]
 async fn a_node_that_stops_cuts_what_runs_too_long_and_says_so() {
-    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let replica = StageReplica::start("r", &["m"]).expect("replica");
     replica.behave(Behaviour { chunk_delay_ms: 60_000, ..Behaviour::default() });
     let running = worker(&[&replica]).await;
     let mut streaming = send(&running, STREAM).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use appproxy_core::exchange::token_hash;
 use appproxy_core::secret::Secret;
 use appproxy_fixtures::coordinator::Settings;
-use appproxy_shell_tokio::stage::{StageBus, StageCoordinator, StageReplica, ask_json};
+use appproxy_fixtures::stage::{StageBus, StageCoordinator, StageReplica, ask_json};
 use appproxy_shell_tokio::{BoundAddress, Running};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,16 +93,15 @@ struct World {
 
 impl World {
     async fn start() -> Option<Self> {
-        let bus = StageBus::start().await.expect("redis-server")?;
-        let coordinator =
-            StageCoordinator::start(Settings::new(SECRET), 1, Some(&bus.url())).await.expect("coordinator");
-        let replica = StageReplica::start("replica", &[]).await.expect("replica");
+        let bus = StageBus::start().expect("redis-server")?;
+        let coordinator = StageCoordinator::start(Settings::new(SECRET), 1, Some(&bus.url())).expect("coordinator");
+        let replica = StageReplica::start("replica", &[]).expect("replica");
         Some(Self { bus, coordinator, replica })
     }
 
     async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let url = format!("http://{}{path}", self.coordinator.address());
-        let (status, answer) = ask_json(method, &url, SECRET, body).await.expect("an answer");
+        let (status, answer) = ask_json(method, &url, SECRET, body).expect("an answer");
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }

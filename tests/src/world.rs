@@ -7,9 +7,8 @@ use appproxy_core::exchange::token_hash;
 use appproxy_core::secret::Secret;
 use appproxy_fixtures::coordinator::{Faults, Settings};
 use appproxy_fixtures::http_message::percent_encoded;
-use appproxy_shell_tokio::stage::{StageCoordinator, StageReplica};
+use appproxy_fixtures::stage::{StageCoordinator, StageReplica};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
 use crate::http::{Answer, Request};
 use crate::process::Program;
@@ -37,7 +36,6 @@ pub struct World {
     pub coordinator: StageCoordinator,
     redis: Option<Redis>,
     setup: Setup,
-    runtime: Runtime,
 }
 
 /// The id of the endpoint (and of the one circuit) of this number.
@@ -55,21 +53,17 @@ pub fn hash(key: &str) -> String {
 impl World {
     #[track_caller]
     pub(crate) fn prepare(setup: Setup) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
         let redis = setup.bus.then(|| match &setup.redis_password {
             Some(password) => Redis::start_with(&["--requirepass", password]),
             None => Redis::start(),
         });
         let url = redis.as_ref().map(|redis| bus_url(redis, setup.redis_password.as_deref()));
         let settings = Settings { dialect: setup.dialect, ..Settings::new(&setup.api_secret) };
-        let coordinator = runtime
-            .block_on(StageCoordinator::start(settings, 1, url.as_deref()))
-            .expect("the development coordinator");
+        let coordinator = StageCoordinator::start(settings, 1, url.as_deref()).expect("the development coordinator");
         // What is made before the worker is there cannot be acked: nothing is to wait for it.
         coordinator.set_faults(Faults { bus_down: true, ..Faults::default() });
         let (data, admin) = (Vec::new(), String::new());
-        Self { worker: None, data, admin, replicas: Vec::new(), coordinator, redis, setup, runtime }
+        Self { worker: None, data, admin, replicas: Vec::new(), coordinator, redis, setup }
     }
 
     /// Starts the worker and waits until it is ready.
@@ -205,7 +199,7 @@ impl World {
     /// When no port can be had.
     #[track_caller]
     pub fn replica(&mut self, name: &str, models: &[&str]) -> u16 {
-        let replica = self.runtime.block_on(StageReplica::start(name, models)).expect("a mock replica");
+        let replica = StageReplica::start(name, models).expect("a mock replica");
         let port = replica.address().port();
         self.replicas.push(replica);
         port
@@ -217,7 +211,7 @@ impl World {
     /// When there is none.
     #[track_caller]
     pub fn kill_replica(&mut self, index: usize) {
-        self.runtime.block_on(self.replicas.get_mut(index).expect("a replica").kill());
+        self.replicas.get_mut(index).expect("a replica").kill();
     }
 
     /// Starts the replica of this index again.
@@ -226,12 +220,12 @@ impl World {
     /// When there is none, or its port is taken.
     #[track_caller]
     pub fn revive_replica(&mut self, index: usize) {
-        self.runtime.block_on(self.replicas.get_mut(index).expect("a replica").revive()).expect("the same port");
+        self.replicas.get_mut(index).expect("a replica").revive().expect("the same port");
     }
 
     /// Stops the coordinator: its calls are refused.
     pub fn kill_coordinator(&mut self) {
-        self.runtime.block_on(self.coordinator.kill());
+        self.coordinator.kill();
     }
 
     /// Starts the coordinator again with all it has stored.
@@ -240,7 +234,7 @@ impl World {
     /// When its port is taken.
     #[track_caller]
     pub fn revive_coordinator(&mut self) {
-        self.runtime.block_on(self.coordinator.revive()).expect("the same port");
+        self.coordinator.revive().expect("the same port");
     }
 
     /// One call to the coordinator; `Value::Null` sends no body.

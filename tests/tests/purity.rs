@@ -67,8 +67,8 @@ const FORBIDDEN: [(&str, &str); 16] = [
     ("await", "the core waits for nothing"),
 ];
 
-/// The names of all packages `cargo tree` lists with `arguments`.
-fn tree(arguments: &[&str]) -> BTreeSet<String> {
+/// What `cargo tree` lists with `arguments`, a package or a feature a line.
+fn cargo_tree(arguments: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let listed = Command::new(cargo)
         .args(["tree", "--locked", "--prefix", "none", "--format", "{p}"])
@@ -78,11 +78,13 @@ fn tree(arguments: &[&str]) -> BTreeSet<String> {
         .output()
         .expect("cargo can be run");
     assert!(listed.status.success(), "cargo tree: {}", String::from_utf8_lossy(&listed.stderr));
-    let names: BTreeSet<String> = String::from_utf8_lossy(&listed.stdout)
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect();
+    String::from_utf8_lossy(&listed.stdout).into_owned()
+}
+
+/// The names of all packages `cargo tree` lists with `arguments`.
+fn tree(arguments: &[&str]) -> BTreeSet<String> {
+    let names: BTreeSet<String> =
+        cargo_tree(arguments).lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
     assert!(names.len() > 3, "cargo tree listed next to nothing: {names:?}");
     names
 }
@@ -135,6 +137,40 @@ fn the_shells_bring_one_tls_and_no_foreign_code_for_it() {
         let foreign = ["aws-lc-rs", "aws-lc-sys", "aws-lc-fips-sys", "openssl", "openssl-sys", "native-tls"];
         let found: Vec<_> = foreign.iter().filter(|name| names.contains(**name)).collect();
         assert!(found.is_empty(), "{shell} brings {found:?}; rustls with ring is all there is");
+    }
+}
+
+/// What carries tokio's types in the tree of the smol shell, with the reason. None of it starts a runtime.
+const CARRIES_TOKIO: [(&str, &str); 11] = [
+    ("tokio feature \"default\"", "it is empty"),
+    ("tokio feature \"sync\"", "hyper hands requests over in its channels, which need no runtime"),
+    ("tokio feature \"time\"", "deadpool, below surf, names its timers; we keep no connections, so no pool runs"),
+    ("tokio-util feature \"default\"", "it is empty"),
+    ("tokio-util feature \"codec\"", "the codec of the redis crate, over whatever stream it is given"),
+    ("tokio-util feature \"io\"", "the same"),
+    ("tokio-util feature \"libc\"", "the same"),
+    ("combine feature \"tokio\"", "the parser of the redis crate reads from that codec"),
+    ("combine feature \"tokio-dep\"", "the same"),
+    ("combine feature \"tokio-util\"", "the same"),
+    ("redis feature \"tokio-util\"", "the same"),
+];
+
+#[test]
+fn the_smol_shell_starts_no_tokio() {
+    let lines = cargo_tree(&["-p", "appproxy-shell-smol", "-e", "features,normal,build", "--all-features"]);
+    let of_tokio = |line: &&str| line.contains(" feature \"") && line.contains("tokio");
+    let found: BTreeSet<&str> = lines.lines().map(|line| line.trim_end_matches(" (*)")).filter(of_tokio).collect();
+    let known: BTreeSet<&str> = CARRIES_TOKIO.iter().map(|(feature, _)| *feature).collect();
+    assert_eq!(found, known, "a feature of tokio is on below the smol shell; only what is listed may carry its types");
+    let names = tree(&["-p", "appproxy-shell-smol", "-e", "normal,build", "--all-features"]);
+    for (name, why) in
+        [("hyper-util", "it brings tokio's sockets"), ("axum", "it runs on tokio"), ("mio", "tokio's sockets")]
+    {
+        assert!(!names.contains(name), "{name} is below the smol shell: {why}");
+    }
+    for (name, why) in [("surf", "an HTTP client of the smol shell"), ("async-io", "smol's sockets")] {
+        let names = tree(&["-p", "appproxy-shell-tokio", "-e", "normal,build", "--all-features"]);
+        assert!(!names.contains(name), "{name} is below the tokio shell: {why}");
     }
 }
 

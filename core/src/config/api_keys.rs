@@ -55,6 +55,10 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>, worker: bool) ->
     items.extend(reader.items(&section, "api_keys"));
     let mut ids = BTreeSet::new();
     let keys: Vec<_> = items.iter().filter_map(|item| read_key(reader, item, &mut ids)).collect();
+    if !worker && mode == KeyMode::Blocking && !keys.iter().any(|key| key.enabled) {
+        let text = "every request needs a key, and there is none that may be used: all will be refused";
+        reader.warn(section.place("mode"), section.key("mode"), text);
+    }
     reader.finish(&section);
     ApiKeys { mode, keys }
 }

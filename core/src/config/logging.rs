@@ -21,6 +21,22 @@ pub enum LogLevel {
     Trace,
 }
 
+impl LogLevel {
+    /// The level for the lines of the package `own`, as a list that log filters read. The libraries' own debug lines may
+    /// quote what passes through them: they stay out.
+    #[must_use]
+    pub fn filter(self, own: &str) -> String {
+        match self {
+            Self::Off => "off".to_owned(),
+            Self::Error => "error".to_owned(),
+            Self::Warn => "warn".to_owned(),
+            Self::Info => "info".to_owned(),
+            Self::Debug => format!("info,{own}=debug"),
+            Self::Trace => format!("info,{own}=trace"),
+        }
+    }
+}
+
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {

@@ -4,10 +4,8 @@
 use super::tree::{Node, Value};
 
 /// Key (as in [`super::keys::KEYS`]; everything below it included), and what happens instead.
-const PENDING: &[(&str, &str)] = &[
-    ("backends[].retry_override", "retry settings of one backend are not in effect yet"),
-    ("backends[].role", "disaggregated serving is not in effect yet; the backend serves everything"),
-];
+const PENDING: &[(&str, &str)] =
+    &[("backends[].role", "disaggregated serving is not in effect yet; the backend serves everything")];
 
 /// Why this key has no effect yet; `None` when it has.
 pub(super) fn reason(pattern: &str, node: &Node) -> Option<&'static str> {

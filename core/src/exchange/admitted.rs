@@ -1,6 +1,7 @@
 //! A request that may be served: what every attempt at it is made from.
 
 use bytes::Bytes;
+use core::ops::Range;
 use std::sync::Arc;
 
 use super::budget::RetryBudget;
@@ -22,6 +23,8 @@ pub struct Admitted {
     pub(super) body: Bytes,
     /// Where the model stands in the body; `None` when it stands in the path.
     pub(super) place: Option<Peek>,
+    /// Where the body names the model of the path again (Gemini).
+    pub(super) named: Vec<Range<usize>>,
     /// What the strategies by key go by.
     pub(super) key: u64,
     pub(super) sticky: Option<u64>,

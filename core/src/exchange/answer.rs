@@ -77,6 +77,13 @@ impl Answer {
         Box::new(Self { status, headers, body: Bytes::new(), outcome })
     }
 
+    /// A replica's answer, which was read whole.
+    pub(super) fn passed(trail: Trail, status: StatusCode, headers: HeaderMap, body: Bytes) -> Box<Self> {
+        let mut outcome = trail.end(status, None, EndOfBody::Complete);
+        outcome.body_bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        Box::new(Self { status, headers, body, outcome })
+    }
+
     pub(super) fn json(trail: Trail, status: StatusCode, body: Bytes, denial: Option<Code>) -> Box<Self> {
         let mut answer_headers = HeaderMap::with_capacity(10);
         answer_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -11,6 +11,7 @@ use super::choosing::{Choosing, Tries};
 use super::committed::{Committed, ReplyHead, commit};
 use super::control::Node;
 use super::denial::{Code, Denial};
+use super::explained::Explained;
 use super::load::Ticket;
 use super::outcome::Outcome;
 use crate::desired::Backend;
@@ -62,6 +63,8 @@ pub struct Attempt {
 pub enum Head {
     /// It goes to the client. From here on nothing is tried again.
     Commit(Committed, ReplyHead),
+    /// It is an error, whose body is read before it is answered.
+    Explain(Box<Explained>),
     /// Its body is dropped, and another replica is chosen.
     Again(Choosing),
 }
@@ -77,6 +80,12 @@ impl Attempt {
     #[must_use]
     pub const fn pool(&self) -> &PoolKey {
         self.tries.pool()
+    }
+
+    /// The model of a fallback chain that is asked instead of the one that was.
+    #[must_use]
+    pub const fn stands_in(&self) -> Option<&Arc<str>> {
+        self.tries.trail_so_far().fallback()
     }
 
     /// Whether the request must go out on a connection of its own: the one before it was stale, or its body is too large
@@ -111,7 +120,7 @@ impl Attempt {
             // A failure that comes fast must not look like a fast replica.
             ticket.load().note_first_byte(took, node.now.moment);
         }
-        commit(tries.into_passage(), &backend, reply, ticket).map(|(committed, head)| Head::Commit(committed, head))
+        commit(tries.into_passage(), &backend, reply, ticket)
     }
 
     /// The attempt failed at `stage`: the next one, if that is safe and one is left.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::admitted::Admitted;
 use super::answer::Answer;
+use super::asking_again;
 use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
 use super::control::Node;
@@ -22,9 +23,6 @@ use crate::desired::Backend;
 use crate::serving::{AttemptEnd, ExchangeEnded, Health, ModelPool, PoolKey};
 use crate::time::Moment;
 use crate::trie::Spread as _;
-
-/// The wait before the only replica is asked once more; doubles with each further try, less a part by chance.
-const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
 /// A request that needs a replica. When [`Self::not_before`] has come, [`Self::choose`] gives it one.
 #[derive(Debug)]
@@ -132,6 +130,10 @@ impl Tries {
         &mut self.admitted.passage.trail
     }
 
+    pub(super) const fn trail_so_far(&self) -> &Trail {
+        &self.admitted.passage.trail
+    }
+
     pub(super) fn into_passage(self) -> Passage {
         self.admitted.passage
     }
@@ -172,8 +174,8 @@ impl Tries {
         }
         let only = pool.and_then(|pool| self.only_replica(pool));
         match only {
-            Some(name) if retries_left && may_wait && budget.take(now) => {
-                let backoff = self.backoff();
+            Some(name) if may_wait && self.may_ask(&name, retries_left, node.rules) && budget.take(now) => {
+                let backoff = self.backoff(&name, node.rules);
                 self.retries += 1;
                 self.same = Some(Same { name, fresh: false });
                 Ok(Choosing { tries: self, not_before: Some(now.after(backoff)) })
@@ -362,10 +364,15 @@ impl Tries {
         (all.next().is_none() && only.name == *last).then(|| last.clone())
     }
 
-    fn backoff(&self) -> Duration {
-        let step = FIRST_BACKOFF.saturating_mul(1 << self.retries.min(6));
-        let chance = mix(self.admitted.passage.entropy ^ u64::from(self.retries)) % 512;
-        step / 2 + step.mul_f64(chance as f64 / 1024.0)
+    fn may_ask(&self, name: &Arc<str>, retries_left: bool, rules: &ExchangeRules) -> bool {
+        let attempts = &self.admitted.passage.trail.attempts;
+        let asked = attempts.iter().filter(|attempt| attempt.ended.backend == *name).count();
+        asking_again::may_ask(rules.retry_overrides.get(name), u32::try_from(asked).unwrap_or(u32::MAX), retries_left)
+    }
+
+    fn backoff(&self, name: &Arc<str>, rules: &ExchangeRules) -> Duration {
+        let chance = mix(self.admitted.passage.entropy ^ u64::from(self.retries));
+        asking_again::pause(rules.retry_overrides.get(name), self.retries, chance)
     }
 
     fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {

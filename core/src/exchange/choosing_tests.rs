@@ -40,14 +40,14 @@ pub(super) fn many(n: usize) -> World {
 pub(super) fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
     match head.unwrap() {
         Head::Commit(committed, head) => (committed, head),
-        Head::Again(choosing) => panic!("tried again: {choosing:?}"),
+        other => panic!("not passed on: {other:?}"),
     }
 }
 
 pub(super) fn again(head: Result<Head, Box<Answer>>) -> Choosing {
     match head.unwrap() {
         Head::Again(choosing) => choosing,
-        Head::Commit(committed, _) => panic!("passed on: {committed:?}"),
+        other => panic!("passed on: {other:?}"),
     }
 }
 
@@ -195,7 +195,7 @@ fn the_only_replica_is_asked_again_after_a_wait() {
     let (attempt, _) = world.first(chat("all"), "m1").unwrap();
     let mut reply = http::Response::new(()).into_parts().0;
     reply.status = http::StatusCode::SERVICE_UNAVAILABLE;
-    reply.headers = lines_of(&["content-type: application/json", "retry-after: 30"]);
+    reply.headers = lines_of(&["content-type: text/plain", "retry-after: 30"]);
     let mut budget = core::mem::take(&mut world.budget);
     let head = attempt.head(reply, &mut budget, world.node());
     assert_eq!(header(&self::committed(head).1.headers, "retry-after"), "30");
@@ -217,7 +217,7 @@ fn r4_retries_end_with_their_budget() {
         let (attempt, _) = world.first(chat("all"), "two").unwrap();
         match world.reply(attempt, 503).unwrap() {
             Head::Again(_) => retried += 1,
-            Head::Commit(..) => {}
+            Head::Commit(..) | Head::Explain(_) => {}
         }
     }
     assert_eq!(retried, 10);
@@ -356,6 +356,7 @@ proptest! {
                 Fate::Answers(status) => match world.reply(attempt, status) {
                     Ok(Head::Again(choosing)) => world.send(choosing).map_err(|answer| answer.outcome),
                     Ok(Head::Commit(committed, _)) => Err(committed.ended(EndOfBody::Complete)),
+                    Ok(Head::Explain(explained)) => Err(explained.body(None).outcome),
                     Err(answer) => Err(answer.outcome),
                 },
             };

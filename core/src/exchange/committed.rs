@@ -5,8 +5,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, RE
 use http::{StatusCode, response};
 
 use super::answer::Answer;
-use super::attempt::upstream_error;
+use super::attempt::{Head, upstream_error};
 use super::denial::{Code, Denial, RETRY_AFTER_SECONDS, stream_error_event};
+use super::explained::Explained;
 use super::headers;
 use super::load::Ticket;
 use super::outcome::{EndOfBody, Outcome, Trail};
@@ -133,7 +134,7 @@ pub(super) fn commit(
     backend: &Backend,
     reply: response::Parts,
     ticket: Ticket,
-) -> Result<(Committed, ReplyHead), Box<Answer>> {
+) -> Result<Head, Box<Answer>> {
     let response::Parts { status, mut headers, .. } = reply;
     let ours_is_wrong = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if ours_is_wrong && backend.credential.is_some() {
@@ -150,9 +151,12 @@ pub(super) fn commit(
     if status.is_server_error() && !passage.is_raw() && !tells_more(&headers) {
         return Err(reworded(passage, status, &headers));
     }
+    if Explained::wanted(&passage, status, &headers) {
+        return Ok(Head::Explain(Box::new(Explained::new(passage, backend, status, headers, ticket))));
+    }
     // Nobody knows what the events of an application look like.
     let event_stream = is_event_stream(&headers) && !passage.is_raw();
-    headers::inbound(&mut headers, &passage.trail);
+    headers::inbound(&mut headers, &passage.trail, backend);
     if upgraded {
         headers::ask_upgrade(&mut headers);
     }
@@ -169,7 +173,7 @@ pub(super) fn commit(
         tail: Tail::default(),
         _ticket: ticket,
     };
-    Ok((committed, ReplyHead { status, headers }))
+    Ok(Head::Commit(committed, ReplyHead { status, headers }))
 }
 
 /// Whether an error's body is worth passing on: an HTML page or nothing at all is not.

@@ -1,5 +1,8 @@
 //! The part of the configuration that exchanges depend on.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::cors::AllowedOrigins;
 use super::fallback::Fallbacks;
 #[cfg(feature = "appproxy-legacy")]
@@ -9,6 +12,7 @@ use super::rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 use crate::access::address::TrustedProxies;
 use crate::config::Config;
 use crate::config::api_keys::{ApiKeys, KeyMode};
+use crate::config::backends::RetryOverride;
 use crate::config::routing;
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use crate::config::worker::Mode;
@@ -35,6 +39,7 @@ impl From<&Config> for ExchangeRules {
             max_body_size: server.max_body_size,
             max_retries: request.max_retries,
             retry_buffer: request.retry_buffer,
+            retry_overrides: retry_overrides(config),
             strategy: routing.strategy,
             // The file's reader has checked the name.
             affinity_header: routing.affinity_header.as_deref().and_then(|name| name.parse().ok()),
@@ -79,6 +84,11 @@ fn operator_keys(api_keys: &ApiKeys) -> OperatorKeys {
             expires_at: key.expires_at,
         }
     }))
+}
+
+fn retry_overrides(config: &Config) -> Arc<BTreeMap<Arc<str>, RetryOverride>> {
+    let given = config.backends.iter().filter_map(|one| Some((one.name.clone(), one.retry_override.clone()?)));
+    Arc::new(given.collect())
 }
 
 fn hide_forbidden_models(config: &Config) -> bool {

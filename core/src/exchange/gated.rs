@@ -9,6 +9,7 @@ use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
 use super::denial::Denial;
+use super::gemini;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
 use super::passage::Passage;
@@ -82,6 +83,14 @@ impl Gated {
             (None, Destination::Raw { .. }) => None,
             (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
         };
+        let named = match &self.passage.destination {
+            Destination::PathModel { model, verb } => gemini::names_in(&body, verb, model),
+            _ => Ok(Vec::new()),
+        };
+        let named = match named {
+            Ok(named) => named,
+            Err(denial) => return Err(self.passage.refuse(&denial)),
+        };
         let Passage { parts, trail, holder, entropy, .. } = &mut self.passage;
         // Where any name will do, the one that is served counts.
         if let Some(asked) = asked.as_ref().filter(|_| !holder.is_pinned()) {
@@ -101,7 +110,7 @@ impl Gated {
             trail.known_model = true;
         }
         self.passage.prepare_outbound(node.rules);
-        Ok(Admitted { passage: self.passage, model, pool, siblings, body, place, key, sticky, spread })
+        Ok(Admitted { passage: self.passage, model, pool, siblings, body, place, named, key, sticky, spread })
     }
 
     fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {

@@ -1,11 +1,13 @@
 //! What headers pass, and which are ours (data-plane 3.8, 3.9).
 
 use core::net::IpAddr;
+use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
+use crate::desired::Backend;
 pub(super) use crate::desired::{X_API_KEY, X_GOOG_API_KEY};
 use crate::limits::REQUEST_ID_BYTES;
 use crate::seed::Draws;
@@ -147,16 +149,45 @@ fn appended(headers: &HeaderMap, address: &str) -> Option<HeaderValue> {
 }
 
 /// Turns a replica's headers into those the client gets: repeated ones stay, in order.
-pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail) {
+pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail, backend: &Backend) {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         // With both, the chunks are what counts (RFC 9112, 6.3): passed on, the length would cut the answer short.
         headers.remove(header::CONTENT_LENGTH);
     }
     strip_hop_by_hop(headers);
-    for name in [X_MODEL, X_BACKEND, X_FALLBACK] {
+    // Addresses of machines behind us are nobody's business (R6).
+    for name in [X_MODEL, X_BACKEND, X_FALLBACK, header::VIA, header::ALT_SVC] {
         headers.remove(name);
     }
+    for name in [header::LOCATION, header::CONTENT_LOCATION] {
+        if let Some(place) = headers.get(&name).and_then(|value| within(value, backend)) {
+            headers.insert(name, place);
+        }
+    }
     mark(headers, trail);
+}
+
+/// A place at the backend's own address, as one here; `None` for any other, which stays as it is.
+fn within(value: &HeaderValue, backend: &Backend) -> Option<HeaderValue> {
+    let uri = Uri::try_from(value.as_bytes()).ok()?;
+    let port = uri.port_u16().or(match uri.scheme_str() {
+        Some("https") => Some(443),
+        _ => Some(80),
+    });
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    if !host.eq_ignore_ascii_case(&backend.host) || port != Some(backend.port) {
+        return None;
+    }
+    let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let path = path.strip_prefix(&*backend.base_path).filter(|rest| rest.starts_with('/')).unwrap_or(path);
+    HeaderValue::from_str(path).ok()
+}
+
+/// Whether a body is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(b"application/json") || kind.to_ascii_lowercase().ends_with(b"+json")
 }
 
 /// Adds what every answer carries: request id, model, backend, rate figures.

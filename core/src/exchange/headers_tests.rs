@@ -68,24 +68,24 @@ fn s7_what_belongs_to_the_connection_stays_behind() {
     };
     gone(&outbound(&lines, &forwarding(Some("192.0.2.1"), false)));
     let mut back = map(&lines);
-    inbound(&mut back, &trail());
+    inbound(&mut back, &trail(), &backend());
     gone(&back);
 }
 
 #[test]
 fn s3_a_length_beside_chunks_goes_no_further() {
     let mut headers = map(&[("content-length", b"5"), ("transfer-encoding", b"chunked")]);
-    inbound(&mut headers, &trail());
+    inbound(&mut headers, &trail(), &backend());
     assert!(!headers.contains_key("content-length") && !headers.contains_key("transfer-encoding"));
     let mut headers = map(&[("content-length", b"5")]);
-    inbound(&mut headers, &trail());
+    inbound(&mut headers, &trail(), &backend());
     assert_eq!(all(&headers, "content-length"), ["5"], "by itself it counts");
 }
 
 #[test]
 fn s7_repeated_answer_headers_arrive_in_order() {
     let mut headers = map(&[("set-cookie", b"a=1"), ("x-other", b"1"), ("set-cookie", b"b=2")]);
-    inbound(&mut headers, &trail());
+    inbound(&mut headers, &trail(), &backend());
     assert_eq!(all(&headers, "set-cookie"), ["a=1", "b=2"]);
 }
 
@@ -143,7 +143,7 @@ fn w4_bytes_beyond_ascii_pass_as_they_are() {
     assert_eq!(titles, [&b"caf\xc3\xa9"[..], b"caf\xe9"]);
     assert!(!headers.contains_key("x-gone"));
     let mut back = map(&lines);
-    inbound(&mut back, &trail());
+    inbound(&mut back, &trail(), &backend());
     assert_eq!(back.get_all("x-title").iter().count(), 2);
     let odd = outbound(&[("x-forwarded-for", b"caf\xe9")], &forwarding(Some("10.0.0.1"), true));
     assert_eq!(odd.get("x-forwarded-for").unwrap().as_bytes(), b"caf\xe9, 10.0.0.1");
@@ -159,7 +159,7 @@ fn answers_are_marked_and_a_replica_cannot_mark_them() {
         ("x-request-id", b"forged"),
         ("x-ratelimit-limit-requests", b"9000"),
     ]);
-    inbound(&mut headers, &trail());
+    inbound(&mut headers, &trail(), &backend());
     assert_eq!(all(&headers, "x-appproxy-model"), ["caf\u{e9}/m"]);
     assert_eq!(all(&headers, "x-appproxy-backend"), ["appproxy-b"]);
     assert!(!headers.contains_key("x-appproxy-fallback"));
@@ -190,4 +190,43 @@ fn a_request_id_is_kept_when_it_is_fit_to_be() {
     let (one, two) = (request_id(&twice, &mut draws), request_id(&HeaderMap::new(), &mut draws));
     assert_eq!((one.len(), two.len()), (36, 36));
     assert_ne!(one, two);
+}
+
+fn backend() -> Backend {
+    Backend {
+        name: "b".into(),
+        kind: crate::desired::BackendKind::Generic,
+        tls: false,
+        host: "10.0.0.5".into(),
+        port: 8000,
+        base_path: "/api".into(),
+        weight: 1,
+        models: Default::default(),
+        served_names: Default::default(),
+        aliases: Default::default(),
+        credential: None,
+    }
+}
+
+#[test]
+fn r6_addresses_behind_us_stay_there() {
+    let answered = |name: &'static str, value: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        inbound(&mut headers, &trail(), &backend());
+        headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    for (given, expected) in [
+        ("http://10.0.0.5:8000/v1/models?x=1", "/v1/models?x=1"),
+        ("http://10.0.0.5:8000/api/v1/models/", "/v1/models/"),
+        ("HTTP://10.0.0.5:8000", "/"),
+        ("/v1/models/", "/v1/models/"),
+        ("http://10.0.0.5/elsewhere", "http://10.0.0.5/elsewhere"),
+        ("https://login.example.com/?next=a", "https://login.example.com/?next=a"),
+        ("http://10.0.0.5:8000/apiary", "/apiary"),
+    ] {
+        assert_eq!(answered("location", given).as_deref(), Some(expected), "{given}");
+        assert_eq!(answered("content-location", given).as_deref(), Some(expected), "{given}");
+    }
+    assert_eq!((answered("via", "1.1 gpu-7.internal"), answered("alt-svc", "h3=\":8000\"")), (None, None));
 }

@@ -6,6 +6,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
 use http::uri::PathAndQuery;
 
 use super::admitted::Admitted;
+use super::gemini;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::multipart;
 use super::peek::Spelling;
@@ -101,6 +102,9 @@ fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &Exchang
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
     let body = &admitted.body;
+    if let (false, Some(name)) = (admitted.named.is_empty(), new_name) {
+        return Payload::whole(gemini::renamed(body, &admitted.named, name));
+    }
     let (Some(place), Some(name)) = (&admitted.place, new_name) else { return Payload::whole(body.clone()) };
     if place.span.start > place.span.end || place.span.end > body.len() {
         return Payload::whole(body.clone());

@@ -2,12 +2,15 @@
 
 use core::time::Duration;
 use http::HeaderName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::cors::AllowedOrigins;
 use super::fallback::Fallbacks;
 use super::operator_keys::OperatorKeys;
 use super::selection::Strategy;
 use crate::access::address::TrustedProxies;
+use crate::config::backends::RetryOverride;
 
 /// Everything of the configuration that a request's way depends on. Swapped whole on a reload.
 #[derive(Debug, Clone)]
@@ -35,6 +38,8 @@ pub struct ExchangeRules {
     pub max_retries: u32,
     /// `request.retry_buffer`, in bytes: a larger body is sent once.
     pub retry_buffer: u64,
+    /// `backends[].retry_override`, by backend.
+    pub retry_overrides: Arc<BTreeMap<Arc<str>, RetryOverride>>,
     /// `selection_strategy`.
     pub strategy: Strategy,
     /// `routing.affinity_header`.
@@ -68,6 +73,7 @@ impl Default for ExchangeRules {
             max_body_size: 100 * 1024 * 1024,
             max_retries: 2,
             retry_buffer: 1024 * 1024,
+            retry_overrides: Arc::default(),
             strategy: Strategy::Weighted,
             affinity_header: None,
             max_in_flight: None,

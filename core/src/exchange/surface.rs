@@ -4,6 +4,8 @@ use core::fmt::Write as _;
 use http::Method;
 use std::borrow::Cow;
 
+use super::gemini;
+
 /// Whose protocol a path belongs to. It decides which backends can serve it and how errors are shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Surface {
@@ -112,7 +114,8 @@ const RERANK: [&str; 10] = [
 const ANTHROPIC: [&str; 2] = ["/v1/messages", "/v1/messages/count_tokens"];
 const OPENAI_FOLDERS: [&str; 2] = ["/v1/images/", "/v1/audio/"];
 const GEMINI_MODELS: &str = "/v1beta/models/";
-const GEMINI_VERBS: [&str; 4] = [":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent"];
+const GEMINI_VERBS: [&str; 5] =
+    [":generateContent", ":streamGenerateContent", ":countTokens", gemini::EMBED, gemini::EMBED_BATCH];
 
 /// Looks `path` up.
 ///

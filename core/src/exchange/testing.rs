@@ -164,11 +164,11 @@ impl World {
         self.send(choosing)
     }
 
-    /// What follows an answer with a JSON body.
+    /// What follows an answer whose body passes unread, whatever its status.
     pub(super) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
         let mut reply = http::Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(status).unwrap();
-        reply.headers = lines_of(&["content-type: application/json"]);
+        reply.headers = lines_of(&["content-type: text/plain"]);
         let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
         attempt.head(reply, &mut self.budget, node)
     }

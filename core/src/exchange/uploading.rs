@@ -7,7 +7,7 @@ use crate::time::Moment;
 
 /// A body on its way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uploading {
+pub(super) struct Uploading {
     began: Moment,
     last: Moment,
     bytes: u64,
@@ -17,19 +17,19 @@ pub struct Uploading {
 impl Uploading {
     /// A body that may be silent for `silence` (`server.idle_timeout`) between two pieces.
     #[must_use]
-    pub const fn begun(now: Moment, silence: Duration) -> Self {
+    pub(super) const fn begun(now: Moment, silence: Duration) -> Self {
         Self { began: now, last: now, bytes: 0, silence }
     }
 
     /// A piece of `bytes` came.
-    pub fn came(&mut self, bytes: usize, now: Moment) {
+    pub(super) fn came(&mut self, bytes: usize, now: Moment) {
         self.last = now;
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
     /// When the next piece must have come at the latest. Past it: [`super::Denial::body_too_slow`].
     #[must_use]
-    pub fn due(&self) -> Moment {
+    pub(super) fn due(&self) -> Moment {
         let earned = Duration::from_millis(self.bytes.saturating_mul(1000) / BODY_BYTES_PER_SECOND);
         self.last.after(self.silence).min(self.began.after(BODY_GRACE).after(earned))
     }

@@ -165,6 +165,11 @@ fn go(world: &mut World, asked: &Asked) -> Option<Result<Outcome, Box<Answer>>> 
         let mut budget = core::mem::take(&mut world.budget);
         let (mut committed, head) = match attempt.head(reply, &mut budget, world.node())? {
             Head::Commit(committed, head) => (committed, head),
+            Head::Explain(explained) => {
+                let answer = explained.body(None);
+                assert!(!matches!(asked.status, 429 | 503) || answer.headers.contains_key("retry-after"));
+                return Err(answer);
+            }
             Head::Again(choosing) => {
                 assert!(matches!(asked.status, 502..=504));
                 return Ok(choosing.gone());

@@ -132,6 +132,8 @@ impl Serving {
         next.counts.keys = next.keys.len();
         if let Some(counts) = &mut next.counts.registry {
             (counts.sub_domains, counts.models) = (next.registry.sub_domains.len(), next.registry.models.len());
+            // A name may have gone with one circuit and come with another.
+            changes.names.retain(|name| names_differ(&self.view, &next, name));
         }
         next.counts.health = self.book.counts();
         changes.sort();
@@ -277,6 +279,12 @@ impl Serving {
         next.keys.upsert(record);
         true
     }
+}
+
+/// Whether a name that circuits list, or that static backends have, came, went or is served by others.
+fn names_differ(before: &ServingView, after: &ServingView, name: &str) -> bool {
+    before.registry.serves(name) != after.registry.serves(name)
+        || before.static_model(name).map(Arc::as_ptr) != after.static_model(name).map(Arc::as_ptr)
 }
 
 /// Puts a circuit's backends in, keeping those that are the same, and notes what differs.

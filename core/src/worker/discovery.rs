@@ -162,7 +162,7 @@ fn learned(outcome: &ProbeOutcome) -> Option<Learned> {
     match outcome {
         ProbeOutcome::Answered { models: Some(names), .. } => Learned::of_list(names.iter().cloned()),
         ProbeOutcome::Answered { said: ModelsSaid::NoName, .. }
-        | ProbeOutcome::Answered { status: 401 | 500.., .. }
+        | ProbeOutcome::Answered { status: 401 | 500 | 502.., .. }
         | ProbeOutcome::Failed(_) => None,
         ProbeOutcome::Answered { .. } => Some(Learned::Opaque),
     }

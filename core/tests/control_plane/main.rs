@@ -12,4 +12,5 @@ mod order;
 mod plain;
 mod probes;
 mod pulls;
+mod reconfigured;
 mod stage;

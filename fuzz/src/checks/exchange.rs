@@ -186,7 +186,7 @@ fn committed() -> Committed {
     let reply = Response::builder().header(header::CONTENT_TYPE, "text/event-stream").body(()).expect("a head");
     match attempt.head(reply.into_parts().0, &mut RetryBudget::default(), WORLD.node()).expect("an answer") {
         Head::Commit(committed, _) => committed,
-        Head::Again(_) => panic!("an answer of 200 is the last"),
+        Head::Again(_) | Head::Explain(_) => panic!("an answer of 200 is the last"),
     }
 }
 

@@ -13,7 +13,7 @@ async fn a_replica_that_goes_down_is_taken_out_by_probes_and_comes_back() {
     let running = worker(&[(&first, "m"), (&second, "m")], &(OFTEN.to_owned() + NO_QUARANTINE)).await;
     until(&running, r#"appproxy_backends{health="ready"} 2"#).await;
 
-    first.kill().await;
+    first.kill();
     until(&running, r#"appproxy_backends{health="down"} 1"#).await;
     for _ in 0..4 {
         let answer = ask(&running, CHAT).await;
@@ -22,7 +22,7 @@ async fn a_replica_that_goes_down_is_taken_out_by_probes_and_comes_back() {
     assert_eq!(metric(&running, "appproxy_retries_total").await, "appproxy_retries_total 0", "it was not even tried");
     assert!(!metric(&running, r#"appproxy_probes_total{outcome="refused"}"#).await.is_empty());
 
-    first.revive().await.expect("the same port");
+    first.revive().expect("the same port");
     until(&running, r#"appproxy_backends{health="ready"} 2"#).await;
     let answers = [ask(&running, CHAT).await, ask(&running, CHAT).await];
     assert!(answers.iter().any(|answer| answer.contains("from one")), "{answers:?}");
@@ -68,7 +68,7 @@ async fn a_failure_that_a_retry_hides_counts_as_well() {
     let (mut first, second) = two().await;
     let more = NO_PROBES.to_owned() + "passive: {failures: 2, ejection: 300s}\n";
     let running = worker(&[(&first, "m"), (&second, "m")], &more).await;
-    first.kill().await;
+    first.kill();
     for _ in 0..4 {
         let answer = ask(&running, CHAT).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("from two"), "{answer}");

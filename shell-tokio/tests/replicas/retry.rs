@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use appproxy_fixtures::replica::{Behaviour, Failing};
-use appproxy_shell_tokio::stage::StageReplica;
+use appproxy_fixtures::stage::StageReplica;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -30,7 +30,7 @@ async fn after_a_503_and_after_no_connection_the_next_candidate_is_asked() {
     let tried = first.requests();
     assert!(tried > 0 && second.requests() == 4);
     assert_eq!(metric(&running, "appproxy_retries_total").await, format!("appproxy_retries_total {tried}"));
-    first.kill().await;
+    first.kill();
     for _ in 0..4 {
         let answer = ask(&running, CHAT).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("from two"), "{answer}");
@@ -39,13 +39,13 @@ async fn after_a_503_and_after_no_connection_the_next_candidate_is_asked() {
 
 #[tokio::test]
 async fn when_no_candidate_is_left_the_chain_stands_in_and_says_so() {
-    let mut asked = StageReplica::start("asked", &["m"]).await.expect("replica");
-    let other = StageReplica::start("other", &["n"]).await.expect("replica");
+    let mut asked = StageReplica::start("asked", &["m"]).expect("replica");
+    let other = StageReplica::start("other", &["n"]).expect("replica");
     let chain = "fallback: {fallback_chains: {m: [n]}}\n";
     let running = worker(&[(&asked, "m"), (&other, "n")], &alone(chain)).await;
     let answer = ask(&running, CHAT).await;
     assert!(answer.contains("from asked") && !answer.contains("x-appproxy-fallback"), "{answer}");
-    asked.kill().await;
+    asked.kill();
     let answer = ask(&running, CHAT).await;
     // It knows no other name: the one in the body was exchanged.
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("from other"), "{answer}");
@@ -90,7 +90,7 @@ async fn a_body_too_large_to_be_kept_is_sent_once() {
 
 #[tokio::test]
 async fn a_packed_body_reaches_the_replica_unpacked() {
-    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let replica = StageReplica::start("r", &["m"]).expect("replica");
     let running = worker(&[(&replica, "m")], &alone("")).await;
     let gzip = "content-encoding: gzip\r\n";
     let packed = |body: &[u8]| {
@@ -108,7 +108,7 @@ async fn a_packed_body_reaches_the_replica_unpacked() {
 
 #[tokio::test]
 async fn a_backend_that_refuses_our_credential_is_counted_and_never_a_401() {
-    let replica = StageReplica::start("r", &["m"]).await.expect("replica");
+    let replica = StageReplica::start("r", &["m"]).expect("replica");
     let own = format!("  - {{name: own, url: \"http://{}\", models: [own], api_key: sk-ours}}\n", replica.address());
     let running = worker_of(&own, &alone("")).await;
     let failing = Failing { status: 401, body: None, content_type: None, retry_after: None };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appproxy_shell_tokio::stage::StageReplica;
+use appproxy_fixtures::stage::StageReplica;
 use appproxy_shell_tokio::{BoundAddress, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ pub(crate) const NO_QUARANTINE: &str = "passive: {failures: 1000}\n";
 
 /// Two replicas that serve `m`.
 pub(crate) async fn two() -> (StageReplica, StageReplica) {
-    let start = async |name| StageReplica::start(name, &["m"]).await.expect("replica");
+    let start = async |name| StageReplica::start(name, &["m"]).expect("replica");
     (start("one").await, start("two").await)
 }
 

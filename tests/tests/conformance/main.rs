@@ -5,12 +5,14 @@
 
 mod bounds;
 mod commands;
+mod edges;
 mod gate;
 mod leaving;
 mod odd_input;
 mod outages;
 mod passing_on;
 mod publishing;
+mod reloading;
 mod revocation;
 mod secrets;
 mod streaming;
@@ -39,6 +41,15 @@ macro_rules! every_scenario {
                 check_accepts_the_examples_and_shows_them_without_their_secrets,
                 check_names_every_mistake_with_key_line_and_what_would_be_right,
                 every_line_that_the_demo_prints_works_as_pasted,
+            }
+            edges {
+                a_bad_head_behind_a_good_request_does_not_cost_its_answer,
+                a_body_that_stands_still_is_408_and_a_client_that_leaves_in_it_is_no_ones_mistake,
+                a_client_that_closes_its_side_gets_its_answer,
+                a_replicas_errors_are_said_in_the_callers_shape_and_its_address_stays_here,
+                a_tls_listener_serves_cuts_the_slow_and_takes_a_new_certificate,
+                heads_that_two_readers_may_read_differently_are_refused,
+                times_are_fine_and_paths_are_cut_in_the_access_line,
             }
             gate {
                 a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished,
@@ -84,6 +95,12 @@ macro_rules! every_scenario {
                 publishing_to_serving_takes_milliseconds,
                 seven_to_three_is_seven_to_three_over_one_and_four_replicas,
             }
+            reloading {
+                a_backend_has_retries_of_its_own,
+                a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended,
+                a_reload_counts_at_once_and_names_what_needs_a_restart,
+                static_backends_come_and_go_and_what_goes_drains,
+            }
             revocation {
                 a_removed_circuit_stays_removed_although_the_coordinator_commits_later,
                 a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once,
@@ -121,5 +138,6 @@ macro_rules! tests_of {
     };
 }
 
-// The shells. A second one is one line more.
+// The shells.
 every_scenario!(tests_of, tokio, appproxy_tests::shell::Shell::TOKIO);
+every_scenario!(tests_of, smol, appproxy_tests::shell::Shell::SMOL);

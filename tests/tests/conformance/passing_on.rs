@@ -355,7 +355,7 @@ pub(crate) fn slow_heads_and_bodies_left_half_are_cut(shell: Shell) {
     let mut half = Connection::open(world.data(), PATIENCE).unwrap();
     half.send_raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-all\r\nContent-Length: 90\r\n\r\n{\"model\":\"puppet\"").unwrap();
     let answer = half.answer().unwrap();
-    assert_eq!(answer.status(), 400, "{}", answer.text());
+    assert_eq!(answer.status(), 408, "{}", answer.text());
     assert!(!puppet.was_visited());
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
 }

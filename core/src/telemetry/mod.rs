@@ -1,0 +1,25 @@
+//! What an operator gets to see (data-plane 7): counts and their export, access lines, the admin listener's answers.
+//!
+//! [`TABLE`] is the one list of metrics. Labels never carry a key, a hash or a client address; models and backends become
+//! labels only while they are served, and their series go with them.
+
+mod access_line;
+mod admin;
+#[cfg(feature = "appproxy-common")]
+mod control_plane;
+mod counts;
+mod export;
+mod gauge;
+mod metrics;
+mod seldom;
+mod series;
+mod table;
+
+pub use access_line::AccessLine;
+pub use admin::answer as admin_answer;
+pub use counts::Counts;
+pub use export::{Levels, export};
+pub use gauge::{Gauge, Held};
+pub use metrics::Metrics;
+pub use seldom::Seldom;
+pub use table::{Row, TABLE};

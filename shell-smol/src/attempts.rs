@@ -1,0 +1,212 @@
+//! From an admitted request to an answer that has begun: chooses, waits, sends, and chooses again, as the core says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use appproxy_core::exchange::{
+    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Explained, Head, Outcome, Place, Queued, ReplyHead,
+};
+use appproxy_core::serving::PoolKey;
+use bytes::Bytes;
+use core::time::Duration;
+use http_body_util::{BodyExt, Limited};
+use hyper::upgrade::OnUpgrade;
+use smol::Timer;
+use smol::channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::executor::{until, within};
+use crate::held::{Held, Waiting};
+use crate::node::Node;
+use crate::pool::Answering;
+
+/// A replica's answer that goes to the client.
+pub(crate) struct Begun {
+    pub(crate) committed: Committed,
+    pub(crate) head: ReplyHead,
+    pub(crate) body: Answering,
+    /// The replica's side of a connection that becomes something else.
+    pub(crate) upgraded: Option<OnUpgrade>,
+    pub(crate) freeing: Option<Freeing>,
+}
+
+/// Tries until an answer begins. An error is an answer of our own.
+pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
+    let mut choosing = node.see(|seen| admitted.begin(&mut node.states.budget(), seen));
+    loop {
+        if let Some(moment) = choosing.not_before() {
+            let wait = Timer::at(node.clock.instant(moment));
+            choosing = Held::new(node, began, choosing).through(wait).await?.0;
+        }
+        let pool = choosing.pool().clone();
+        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
+            Chosen::Send(attempt, request) => (attempt, request),
+            Chosen::Elsewhere(next) => {
+                choosing = next;
+                continue;
+            }
+            Chosen::Queue(queued) => {
+                choosing = called(node, began, queued).await?;
+                continue;
+            }
+        };
+        let (freeing, upstream) = (Freeing::of(node, &pool), node.upstream());
+        let sending = upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
+        let (attempt, sent) = Held::new(node, began, attempt).through(sending).await?;
+        choosing = match sent {
+            Ok(response) => {
+                let (mut parts, body) = response.into_parts();
+                let upgraded = parts.extensions.remove();
+                match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
+                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
+                    Head::Again(choosing) => choosing,
+                    Head::Explain(explained) => {
+                        let reading = whole(body, node.rules().idle_timeout);
+                        let (explained, body) = Held::new(node, began, *explained).through(reading).await?;
+                        return Err(explained.body(body));
+                    }
+                }
+            }
+            Err((stage, failure)) => {
+                node.see(|seen| attempt.failed(stage, failure, &mut node.states.budget(), seen))?
+            }
+        };
+        if let Some(ended) = choosing.take_ended() {
+            node.saw(&ended);
+        }
+        // Only now: what was held at the replica went with the attempt.
+        drop(freeing);
+    }
+}
+
+/// A short body; `None` when it is long, slow or broken.
+async fn whole(body: Answering, patience: Duration) -> Option<Bytes> {
+    let reading = Limited::new(body, Explained::MOST).collect();
+    Some(within(patience, reading).await?.ok()?.to_bytes())
+}
+
+/// Waits until it is this request's turn to look for a replica.
+async fn called(node: &Arc<Node>, began: Instant, queued: Queued) -> Result<Choosing, Box<Answer>> {
+    if let Some(place) = queued.pushed_out() {
+        node.calls.call(queued.pool(), place);
+    }
+    let waiting = node.calls.wait(queued.pool(), queued.place());
+    let look_again = node.clock.instant(queued.look_again());
+    let turn = async {
+        let _ = until(look_again, waiting.bell.recv()).await;
+    };
+    Ok(Held::new(node, began, queued).through(turn).await?.0.again())
+}
+
+/// Tells whoever waits for a replica of this pool, when dropped, that one may have room. Drop it after the attempt's or
+/// the answer's own state.
+pub(crate) struct Freeing {
+    node: Arc<Node>,
+    pool: PoolKey,
+}
+
+impl Freeing {
+    /// `None` while replicas are not bounded: nobody waits then.
+    fn of(node: &Arc<Node>, pool: &PoolKey) -> Option<Self> {
+        node.rules().max_in_flight.map(|_| Self { node: node.clone(), pool: pool.clone() })
+    }
+}
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        call_next(&self.node, &self.pool);
+    }
+}
+
+fn call_next(node: &Node, pool: &PoolKey) {
+    // A place that nobody waits at any more passes its turn on.
+    while let Some(place) = node.states.selection(pool).freed(pool, node.clock.moment()) {
+        if node.calls.call(pool, place) {
+            return;
+        }
+    }
+}
+
+/// Who waits for a replica, and how to reach them.
+#[derive(Default)]
+pub(crate) struct Calls {
+    bells: Mutex<BTreeMap<(PoolKey, Place), Sender<()>>>,
+}
+
+impl Calls {
+    fn bells(&self) -> MutexGuard<'_, BTreeMap<(PoolKey, Place), Sender<()>>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, pool: &PoolKey, place: Place) -> bool {
+        let bell = self.bells().get(&(pool.clone(), place)).cloned();
+        // One that was rung already stays so.
+        bell.is_some_and(|bell| !matches!(bell.try_send(()), Err(TrySendError::Closed(()))))
+    }
+
+    fn wait(&self, pool: &PoolKey, place: Place) -> Bell<'_> {
+        let (key, (ring, bell)) = ((pool.clone(), place), bounded(1));
+        self.bells().insert(key.clone(), ring);
+        Bell { calls: self, key, bell }
+    }
+}
+
+/// A bell that is taken down when nobody listens any more.
+struct Bell<'a> {
+    calls: &'a Calls,
+    key: (PoolKey, Place),
+    bell: Receiver<()>,
+}
+
+impl Drop for Bell<'_> {
+    fn drop(&mut self) {
+        self.calls.bells().remove(&self.key);
+    }
+}
+
+impl Waiting for Attempt {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
+        Self::refuse(self, denial)
+    }
+}
+
+impl Waiting for Explained {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, _: &Denial, _: &Node) -> Box<Answer> {
+        self.body(None)
+    }
+}
+
+impl Waiting for Choosing {
+    fn gone(self, _: &Node) -> Outcome {
+        Self::gone(self)
+    }
+
+    fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
+        Self::refuse(self, denial)
+    }
+}
+
+impl Waiting for Queued {
+    fn gone(self, node: &Node) -> Outcome {
+        let pool = self.pool().clone();
+        let outcome = Self::gone(self, &mut node.states.selection(&pool));
+        // It may just have been called.
+        call_next(node, &pool);
+        outcome
+    }
+
+    fn refuse(self, denial: &Denial, node: &Node) -> Box<Answer> {
+        let pool = self.pool().clone();
+        let answer = Self::refuse(self, denial, &mut node.states.selection(&pool));
+        call_next(node, &pool);
+        answer
+    }
+}

@@ -1,0 +1,211 @@
+//! The event bus: a subscription that is drained always (worker-protocol 3).
+//!
+//! Nothing here reconnects a subscription by itself: its end is told, and the core decides when to subscribe again.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::wire::envelope::{self, CHANNEL};
+use appproxy_core::wire::event::Decoded;
+use appproxy_core::worker::Input;
+use futures_util::{Stream, StreamExt};
+use redis::aio::PubSubSink;
+use redis::{Client, Msg, TlsCertificates};
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::or;
+use smol::{Task, Timer};
+
+use crate::executor::{spawn, within};
+use crate::tls;
+
+/// Connecting and subscribing; a frozen server would take for ever.
+const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(5);
+/// A silent subscription is asked for a sign of life this often ...
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// ... and is dead when it gives none within this time.
+const PING_WITHIN: Duration = Duration::from_secs(5);
+/// Messages taken off the bus and not yet taken in by the core. Beyond: the bus counts as lost, and the pull after the
+/// next subscription brings what was missed.
+const QUEUED_MESSAGES: usize = 4096;
+/// Their bytes. Beyond: likewise.
+const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+
+/// The address of the bus and the authority whose events we want.
+#[derive(Clone)]
+pub(crate) struct Bus {
+    pub(crate) client: Client,
+    authority: Arc<str>,
+}
+
+impl Bus {
+    /// The bus of `config`; `None` when events are off. A bad address is an error that does not quote it.
+    pub(crate) fn new(config: &WorkerConfig) -> Result<Option<Self>, String> {
+        let Some(url) = config.redis_url.as_ref().filter(|_| config.events_enabled) else { return Ok(None) };
+        let client = match &config.ca_file {
+            Some(path) if url.expose().starts_with("rediss") => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(tls::roots_pem(path)?) };
+                Client::build_with_tls(url.expose(), certificates)
+            }
+            _ => Client::open(url.expose()),
+        };
+        let client = client.map_err(|error| format!("redis_url: {}", error.category()))?;
+        Ok(Some(Self { client, authority: config.authority.clone() }))
+    }
+
+    /// Subscribes in a task of its own. Dropping the subscription ends it.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let (sender, receiver) = bounded(QUEUED_MESSAGES);
+        let why = Arc::new(OnceLock::new());
+        let queued = Arc::new(AtomicUsize::new(0));
+        let feed = Feed { sender, queued: queued.clone(), authority: self.authority.clone() };
+        let (client, ended) = (self.client.clone(), why.clone());
+        let task = spawn(async move {
+            // Only this task sets it, once; the channel closes after it.
+            let _ = ended.set(follow(&client, &feed).await);
+            drop(feed);
+        });
+        Subscription { receiver, queued, why, _task: task }
+    }
+}
+
+/// What the subscription's task has to say.
+enum Said {
+    Up,
+    Message(Decoded, usize),
+}
+
+/// A running subscription.
+pub(crate) struct Subscription {
+    receiver: Receiver<Said>,
+    queued: Arc<AtomicUsize>,
+    why: Arc<OnceLock<String>>,
+    _task: Task<()>,
+}
+
+impl Subscription {
+    /// The next input for the core. After `BusLost` there is nothing more to ask.
+    pub(crate) async fn next(&mut self) -> Input {
+        loop {
+            match self.receiver.recv().await {
+                Ok(Said::Up) => return Input::BusUp,
+                Ok(Said::Message(decoded, bytes)) => {
+                    self.queued.fetch_sub(bytes, Ordering::Relaxed);
+                    match decoded {
+                        Decoded::Event(event) => return Input::Bus(event),
+                        Decoded::Malformed(malformed) => return Input::BusMalformed(malformed),
+                        Decoded::NotForUs => {}
+                    }
+                }
+                Err(_) => {
+                    let why = self.why.get().cloned();
+                    return Input::BusLost(why.unwrap_or_else(|| "the subscription's task ended".to_owned()));
+                }
+            }
+        }
+    }
+}
+
+struct Feed {
+    sender: Sender<Said>,
+    queued: Arc<AtomicUsize>,
+    authority: Arc<str>,
+}
+
+/// Follows one subscription to its end and says why it ended.
+async fn follow(client: &Client, feed: &Feed) -> String {
+    let connect = async {
+        let mut pubsub = client.get_async_pubsub().await?;
+        pubsub.subscribe(CHANNEL).await?;
+        Ok::<_, redis::RedisError>(pubsub)
+    };
+    let (sink, stream) = match within(SUBSCRIBE_WITHIN, connect).await {
+        Some(Ok(pubsub)) => pubsub.split(),
+        Some(Err(error)) => return explain(&error),
+        None => return format!("no subscription within {} s", SUBSCRIBE_WITHIN.as_secs()),
+    };
+    if feed.sender.try_send(Said::Up).is_err() {
+        return "nobody listens".to_owned();
+    }
+    or(drain(stream, feed), stay_alive(sink)).await
+}
+
+/// Takes every message off at once: the redis crate's own queue has no bound, and the server cuts slow readers.
+async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> String {
+    while let Some(message) = stream.next().await {
+        let bytes = message.get_payload_bytes();
+        let decoded = envelope::decode(bytes, &feed.authority);
+        if matches!(decoded, Decoded::NotForUs) {
+            continue;
+        }
+        let waiting = feed.queued.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        if waiting > QUEUED_BYTES || feed.sender.try_send(Said::Message(decoded, bytes.len())).is_err() {
+            return "more events than can be taken in; the next pull brings what was missed".to_owned();
+        }
+    }
+    "the server ended the connection".to_owned()
+}
+
+/// A frozen server or a cut network says nothing at all: only an unanswered ping tells.
+async fn stay_alive(mut sink: PubSubSink) -> String {
+    loop {
+        Timer::after(PING_EVERY).await;
+        match within(PING_WITHIN, sink.ping::<redis::Value>()).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return explain(&error),
+            None => return format!("no answer to a ping within {} s", PING_WITHIN.as_secs()),
+        }
+    }
+}
+
+/// A redis error without what it may quote (commands, answers); an I/O error quotes nothing.
+pub(crate) fn explain(error: &redis::RedisError) -> String {
+    if error.is_io_error() {
+        return error.to_string();
+    }
+    match error.code() {
+        Some(code) => format!("{} ({code})", error.category()),
+        None => error.category().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    fn message() -> Msg {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        Msg::from_owned_value(Value::Array(vec![text("message"), text(CHANNEL), text("no envelope")]))
+            .expect("a message")
+    }
+
+    #[test]
+    fn a_flood_that_nobody_takes_in_ends_as_a_lost_bus() {
+        smol::block_on(async {
+            let (sender, receiver) = bounded(QUEUED_MESSAGES);
+            let (queued, why) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::new()));
+            let feed = Feed { sender, queued: queued.clone(), authority: "a".into() };
+            let flood = futures_util::stream::iter((0..=QUEUED_MESSAGES).map(|_| message()));
+            why.set(drain(flood, &feed).await).expect("once");
+            drop(feed);
+            let mut subscription = Subscription { receiver, queued, why, _task: spawn(async {}) };
+            for _ in 0..QUEUED_MESSAGES {
+                assert!(matches!(subscription.next().await, Input::BusMalformed(_)));
+            }
+            let Input::BusLost(why) = subscription.next().await else { panic!("the bus counts as lost") };
+            assert!(why.contains("more events than can be taken in"), "{why}");
+        });
+    }
+
+    #[test]
+    fn a_subscription_that_cannot_be_made_says_why() {
+        crate::executor::start().expect("threads");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
+        let client = Client::open(format!("redis://:hunter2@127.0.0.1:{port}/0")).expect("address");
+        let bus = Bus { client, authority: "a".into() };
+        let Input::BusLost(why) = smol::block_on(bus.subscribe().next()) else { panic!("nobody listens there") };
+        assert!(why.to_lowercase().contains("refused") && !why.contains("hunter2"), "{why}");
+    }
+}

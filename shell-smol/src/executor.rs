@@ -1,0 +1,123 @@
+//! This process's executor: one for the whole program, driven by threads of our own, one for each core (smol's global
+//! executor has one thread unless the environment says otherwise). Also what smol leaves to its users: time limits and
+//! a switch that many wait for.
+
+use core::convert::Infallible;
+use core::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use async_executor::{StaticExecutor, Task};
+use smol::Timer;
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::{or, pending};
+
+use crate::Failed;
+
+static EXECUTOR: StaticExecutor = StaticExecutor::new();
+
+/// Starts the threads, at the first call.
+pub(crate) fn start() -> Result<(), Failed> {
+    static STARTED: OnceLock<Result<(), Failed>> = OnceLock::new();
+    STARTED.get_or_init(start_threads).clone()
+}
+
+fn start_threads() -> Result<(), Failed> {
+    let count = thread::available_parallelism().map_or(1, core::num::NonZero::get);
+    for number in 0..count {
+        let drive = || smol::block_on(EXECUTOR.run(pending::<Infallible>()));
+        let started = thread::Builder::new().name(format!("smol-{number}")).spawn(drive);
+        if let Err(error) = started {
+            return Err(Failed::run(format!("no thread for the executor: {error}")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs `future` on the executor. Dropping the task ends it; a detached one runs to its end.
+pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    EXECUTOR.spawn(future)
+}
+
+/// What `work` comes to, unless it takes longer than `limit`.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    or(async { Some(work.await) }, async {
+        Timer::after(limit).await;
+        None
+    })
+    .await
+}
+
+/// The same, until an instant.
+pub(crate) async fn until<T>(limit: Instant, work: impl Future<Output = T>) -> Option<T> {
+    or(async { Some(work.await) }, async {
+        Timer::at(limit).await;
+        None
+    })
+    .await
+}
+
+/// A switch that is turned once, and that many wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct Switch(Arc<Turning>);
+
+#[derive(Debug)]
+struct Turning {
+    turned: AtomicBool,
+    turn: Sender<Infallible>,
+    wait: Receiver<Infallible>,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        let (turn, wait) = bounded(1);
+        Self(Arc::new(Turning { turned: AtomicBool::new(false), turn, wait }))
+    }
+}
+
+impl Switch {
+    /// Turns it, for good.
+    pub(crate) fn turn(&self) {
+        self.0.turned.store(true, Ordering::Release);
+        self.0.turn.close();
+    }
+
+    /// Whether it is turned: without a lock, for those who ask often.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.0.turned.load(Ordering::Acquire)
+    }
+
+    /// Resolves when it is turned.
+    pub(crate) fn turned(&self) -> impl Future<Output = ()> + Send + use<> {
+        let wait = self.0.wait.clone();
+        // Nothing is ever sent: the channel closes.
+        async move { while wait.recv().await.is_ok() {} }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_waiter_hears_of_a_switch() {
+        start().expect("threads");
+        let switch = Switch::default();
+        let waiters: Vec<_> = (0..3).map(|_| spawn(switch.turned())).collect();
+        assert!(!switch.is_turned());
+        assert_eq!(smol::block_on(within(Duration::from_millis(1), switch.turned())), None);
+        switch.turn();
+        for waiter in waiters {
+            assert_eq!(smol::block_on(within(Duration::from_secs(10), waiter)), Some(()));
+        }
+        assert!(switch.is_turned());
+    }
+
+    #[test]
+    fn work_has_its_time_and_no_more() {
+        assert_eq!(smol::block_on(until(Instant::now(), pending::<()>())), None);
+        assert_eq!(smol::block_on(within(Duration::from_secs(60), async { 7 })), Some(7));
+    }
+}

@@ -1,0 +1,57 @@
+//! Why there is no answer, in the core's words.
+
+use std::error::Error;
+use std::io;
+
+use appproxy_core::worker::TransportFailure;
+use http_body_util::LengthLimitError;
+
+/// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
+pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
+    let mut cause = Some(error);
+    let mut last = String::new();
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return TransportFailure::TooLarge;
+        }
+        if let Some(http) = error.downcast_ref::<hyper::Error>() {
+            if http.is_parse() {
+                return TransportFailure::NotHttp;
+            }
+            if http.is_incomplete_message() || http.is_canceled() || http.is_closed() {
+                return TransportFailure::Reset;
+            }
+        }
+        if let Some(failure) = error.downcast_ref::<io::Error>().and_then(classify_io) {
+            return failure;
+        }
+        last = error.to_string();
+        // The resolver's own error type is private; its words are all there is.
+        if last == "dns error" {
+            return TransportFailure::Unresolved;
+        }
+        cause = error.source();
+    }
+    TransportFailure::Other(last)
+}
+
+pub(crate) fn classify_io(error: &io::Error) -> Option<TransportFailure> {
+    if let Some(inner) = error.get_ref() {
+        if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
+            return Some(TransportFailure::Tls(tls.to_string()));
+        }
+        // An I/O error around another one hides it from its own chain of causes.
+        if let Some(failure) = inner.downcast_ref::<io::Error>().and_then(classify_io) {
+            return Some(failure);
+        }
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some(TransportFailure::Refused),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Some(TransportFailure::Reset),
+        io::ErrorKind::TimedOut => Some(TransportFailure::TimedOut),
+        _ => None,
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes the journal (data-plane 7), from a thread of its own: a disk that stands still must not hold up the control
+//! plane. Whatever goes wrong here is said, and the worker goes on; some time later a new part is begun.
+
+use core::time::Duration;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::Builder;
+use std::time::Instant;
+
+use appproxy_core::time::Now;
+use appproxy_core::worker::journal::{Order, PartBounds, Parts};
+use appproxy_core::worker::{Input, Worker};
+
+/// How long the end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// A worker's journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    parts: Parts,
+    /// `None`: let everything so far be seen.
+    orders: Option<mpsc::Sender<Option<Order>>>,
+    failures: mpsc::Receiver<String>,
+    /// Bytes on their way to the disk.
+    queued: Arc<AtomicUsize>,
+}
+
+impl Journal {
+    /// The journal `parts` in `file`; what stands there already becomes an older part.
+    pub(crate) fn start(file: &str, bounds: PartBounds, parts: Parts) -> io::Result<Self> {
+        let (orders, taken) = mpsc::channel();
+        let (fail, failures) = mpsc::channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let (file, older_parts) = (PathBuf::from(file), bounds.older_parts);
+        let writer = Writer { file, older_parts, open: None, fail, queued: queued.clone() };
+        Builder::new().name("journal".to_owned()).spawn(move || writer.run(&taken))?;
+        Ok(Self { parts, orders: Some(orders), failures, queued })
+    }
+
+    /// Records what `worker` is about to be told. What went wrong meanwhile comes back, in words.
+    pub(crate) fn record(&mut self, worker: &Worker, input: &Input, now: Now) -> Option<String> {
+        let mut wrong = self.failures.try_iter().last();
+        if wrong.is_some() {
+            self.parts.give_up(now.moment);
+        }
+        match self.parts.record(worker, input, now, self.queued.load(Ordering::Relaxed)) {
+            Ok(orders) => {
+                for order in orders {
+                    self.queued.fetch_add(order.bytes(), Ordering::Relaxed);
+                    if !self.order(Some(order)) {
+                        self.parts.give_up(now.moment);
+                        wrong = Some("its thread has ended".to_owned());
+                    }
+                }
+            }
+            Err(problem) => wrong = Some(problem),
+        }
+        wrong
+    }
+
+    /// Lets everything recorded so far be seen.
+    pub(crate) fn flush(&self) {
+        if self.parts.open() {
+            // That the thread has ended, the next line will say.
+            self.order(None);
+        }
+    }
+
+    fn order(&self, order: Option<Order>) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.orders = None;
+        // The writer hangs up when it has written everything.
+        let limit = Instant::now() + LAST_LINES;
+        while self.failures.recv_timeout(limit.saturating_duration_since(Instant::now())).is_ok() {}
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    file: PathBuf,
+    older_parts: u32,
+    open: Option<BufWriter<File>>,
+    fail: mpsc::Sender<String>,
+    queued: Arc<AtomicUsize>,
+}
+
+impl Writer {
+    fn run(mut self, orders: &mpsc::Receiver<Option<Order>>) {
+        while let Ok(order) = orders.recv() {
+            self.queued.fetch_sub(order.as_ref().map_or(0, Order::bytes), Ordering::Relaxed);
+            if let Err(error) = self.carry_out(order) {
+                self.open = None;
+                drop(self.fail.send(format!("{}: {error}", self.file.display())));
+            }
+        }
+        drop(self.open.as_mut().map(Write::flush));
+    }
+
+    fn carry_out(&mut self, order: Option<Order>) -> io::Result<()> {
+        match (order, &mut self.open) {
+            (Some(Order::Begin(head)), before) => {
+                if let Some(mut before) = before.take() {
+                    before.flush()?;
+                }
+                make_room(&self.file, self.older_parts)?;
+                let mut part = BufWriter::new(create(&self.file)?);
+                write_line(&mut part, &head)?;
+                self.open = Some(part);
+                Ok(())
+            }
+            (Some(Order::Line(line)), Some(part)) => write_line(part, &line),
+            (None, Some(part)) => part.flush(),
+            (Some(Order::Line(_)) | None, None) => Ok(()),
+        }
+    }
+}
+
+fn write_line(part: &mut BufWriter<File>, line: &str) -> io::Result<()> {
+    part.write_all(line.as_bytes())?;
+    part.write_all(b"\n")
+}
+
+/// Without secrets it is, but who serves what where is nobody else's business.
+fn create(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
+}
+
+/// `FILE` becomes `FILE.1`, `FILE.1` becomes `FILE.2`, and so on; the oldest goes. What is no ordinary file is left alone.
+fn make_room(file: &Path, older_parts: u32) -> io::Result<()> {
+    let part = |number: u32| {
+        let mut name = file.as_os_str().to_owned();
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        PathBuf::from(name)
+    };
+    match fs::metadata(file) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    if older_parts == 0 {
+        return fs::remove_file(file);
+    }
+    for number in (0..older_parts).rev() {
+        match fs::rename(part(number), part(number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,12 @@
+//! `appproxy-worker-smol`: the AppProxy inference worker on smol.
+
+use std::process::ExitCode;
+
+use appproxy_shell_smol as shell;
+
+#[path = "../../shell-tokio/src/command_line.rs"]
+mod command_line;
+
+fn main() -> ExitCode {
+    command_line::main()
+}

@@ -1,0 +1,162 @@
+//! What requests and the control loop share: the view in force, the rules, the counts. Every lock is held for one call.
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
+use appproxy_core::seed::Draws;
+#[cfg(feature = "appproxy-common")]
+use appproxy_core::serving::ChangeSet;
+use appproxy_core::serving::{ExchangeEnded, ServingView};
+use appproxy_core::telemetry::{Levels, Metrics, Seldom};
+use arc_swap::{ArcSwap, Guard};
+
+use crate::attempts::Calls;
+use crate::clock::Clock;
+use crate::shutdown::Phases;
+use crate::upstream::Upstream;
+use crate::witness::Witness;
+
+/// A refused credential is said at most this often for each backend; all are counted.
+const ALARM_EVERY: Duration = Duration::from_secs(60);
+
+/// This node.
+pub(crate) struct Node {
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Metrics,
+    pub(crate) phases: Phases,
+    upstream: ArcSwap<Upstream>,
+    bodies: ArcSwap<BodyBounds>,
+    in_force: ArcSwap<InForce>,
+    situation: ArcSwap<Control>,
+    pub(crate) states: States,
+    pub(crate) calls: Calls,
+    witness: Witness,
+    /// When each backend's refused credential was last said. Only configured backends have one.
+    alarms: Mutex<Seldom<Arc<str>>>,
+}
+
+/// What requests go by: swapped together, so that none sees half of a change.
+#[derive(Clone)]
+struct InForce {
+    rules: Arc<ExchangeRules>,
+    view: Arc<ServingView>,
+}
+
+/// What a node is made of.
+pub(crate) struct Parts {
+    pub(crate) clock: Clock,
+    pub(crate) upstream: Upstream,
+    pub(crate) bodies: BodyBounds,
+    pub(crate) rules: ExchangeRules,
+    /// How it stands at first.
+    pub(crate) situation: Control,
+    pub(crate) view: Arc<ServingView>,
+    pub(crate) witness: Witness,
+    pub(crate) draws: Draws,
+}
+
+impl Node {
+    /// A node that serves `view`.
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            clock: parts.clock,
+            metrics: Metrics::default(),
+            phases: Phases::default(),
+            upstream: ArcSwap::from_pointee(parts.upstream),
+            bodies: ArcSwap::from_pointee(parts.bodies),
+            in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
+            situation: ArcSwap::from_pointee(parts.situation),
+            states: States::new(parts.draws),
+            calls: Calls::default(),
+            witness: parts.witness,
+            alarms: Mutex::new(Seldom::every(ALARM_EVERY)),
+        }
+    }
+
+    /// Puts a view in force, and other rules with it if there are: one pointer.
+    #[cfg(feature = "appproxy-common")]
+    pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
+        let rules = rules.unwrap_or_else(|| self.rules());
+        self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
+        if !changes.removed.is_empty() {
+            self.states.forget_absent(view);
+        }
+        self.witness.forget(&changes.removed);
+        let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
+        self.metrics.each(|counts| counts.forget(&changes.removed, &gone));
+    }
+
+    /// Puts other rules in force, with this view or the one that is.
+    pub(crate) fn rule(&self, rules: Arc<ExchangeRules>, view: Option<Arc<ServingView>>) {
+        let view = view.unwrap_or_else(|| self.view());
+        self.in_force.store(Arc::new(InForce { rules, view }));
+    }
+
+    /// Has requests that come from now on use these.
+    pub(crate) fn equip(&self, upstream: Option<Upstream>, bodies: Option<BodyBounds>) {
+        upstream.into_iter().for_each(|upstream| self.upstream.store(Arc::new(upstream)));
+        bodies.into_iter().for_each(|bodies| self.bodies.store(Arc::new(bodies)));
+    }
+
+    /// The client of replicas.
+    pub(crate) fn upstream(&self) -> Arc<Upstream> {
+        self.upstream.load_full()
+    }
+
+    /// An attempt at a backend has ended.
+    pub(crate) fn saw(&self, ended: &ExchangeEnded) {
+        if !self.witness.saw(ended) {
+            self.metrics.counts().end_lost();
+        }
+    }
+
+    /// A backend refused the credential that is configured for it: an operator has to act.
+    pub(crate) fn credential_refused(&self, backend: &Arc<str>) {
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        if alarms.may_say(backend, self.clock.moment()).is_some() {
+            tracing::error!(%backend, "the backend refuses its `api_key`: its requests are answered with 502");
+        }
+    }
+
+    /// Takes note of how this node stands.
+    pub(crate) fn set_situation(&self, situation: Control) {
+        if **self.situation.load() != situation {
+            self.situation.store(Arc::new(situation));
+        }
+    }
+
+    /// Whether `/readyz` answers 200.
+    pub(crate) fn ready(&self) -> bool {
+        self.situation.load().ready(self.clock.moment())
+    }
+
+    /// The view in force.
+    pub(crate) fn view(&self) -> Arc<ServingView> {
+        self.in_force.load().view.clone()
+    }
+
+    /// Lets one step of an exchange see this node, whole and unchanging.
+    pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
+        let (in_force, control) = (self.in_force.load(), self.situation.load());
+        let InForce { rules, view } = &**in_force;
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
+    }
+
+    /// The configuration's part.
+    pub(crate) fn rules(&self) -> Arc<ExchangeRules> {
+        self.in_force.load().rules.clone()
+    }
+
+    /// What bodies in memory are bounded by.
+    pub(crate) fn bodies(&self) -> Guard<Arc<BodyBounds>> {
+        self.bodies.load()
+    }
+
+    /// The whole metrics export.
+    pub(crate) fn export(&self) -> String {
+        let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
+        let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
+        self.metrics.export(levels)
+    }
+}

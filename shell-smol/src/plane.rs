@@ -1,0 +1,347 @@
+//! The connections of one plane, from accepting them to their orderly end: bounded in number, in time and in heads.
+
+use core::convert::Infallible;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::pin::pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll, ready};
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use appproxy_core::access::address::Peer;
+use appproxy_core::config::server::Server;
+use appproxy_core::exchange::{BadHead, Connection};
+use appproxy_core::telemetry::{Gauge, Held};
+use arc_swap::ArcSwap;
+use futures_rustls::TlsAcceptor;
+use futures_util::future::{Either, select};
+use futures_util::io::{self as aio, AsyncRead, AsyncWrite, AsyncWriteExt};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use rustls::ServerConfig;
+use smol::Timer;
+use smol::channel::{Receiver, Sender, bounded};
+use smol::future::or;
+use smol::net::TcpStream;
+use smol_hyper::rt::{FuturesIo, SmolTimer};
+
+use crate::data::{self, Body};
+use crate::executor::{spawn, until, within};
+use crate::listen::Listener;
+use crate::node::Node;
+use crate::pace::{Busy, Marked, Pace, Paced};
+use crate::shutdown::Phases;
+
+/// How long a connection beyond `server.max_connections` waits for a place.
+const WAIT_FOR_PLACE: Duration = Duration::from_secs(2);
+/// Time for a stream that is cut to say so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// A pause after an accept that failed for want of file descriptors: the next one would fail too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Time for a connection to close; what a refused client still sends is taken meanwhile, or it would never see why.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What all connections of a plane share.
+#[derive(Clone)]
+pub(crate) struct Plane(Arc<Shared>);
+
+/// A request on its way to its answer.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// Answers requests, whatever they are.
+type Answer = Box<dyn Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync>;
+
+struct Shared {
+    answer: Answer,
+    node: Arc<Node>,
+    limits: ArcSwap<Limits>,
+    /// For TCP; swapped when the certificate is read anew.
+    tls: Option<ArcSwap<ServerConfig>>,
+    places: Places,
+    phases: Phases,
+    /// Closed when the last clone of this plane has gone; each connection holds one.
+    _alive: Sender<Infallible>,
+}
+
+struct Limits {
+    http: http1::Builder,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    max_header: u64,
+    max_connections: usize,
+}
+
+impl Limits {
+    fn of(server: &Server) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(SmolTimer::new())
+            .header_read_timeout(server.idle_timeout)
+            .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
+        Self {
+            http,
+            header_timeout: server.header_timeout,
+            idle_timeout: server.idle_timeout,
+            max_header: server.max_header_size,
+            max_connections: usize::try_from(server.max_connections).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// What the service is told of a request beside its head.
+#[derive(Clone)]
+pub(crate) struct Arrival {
+    pub(crate) connection: Connection,
+    pub(crate) pace: Pace,
+    pub(crate) at: Instant,
+}
+
+impl Plane {
+    /// A plane that answers with `answer` within the bounds of `server`, and what closes with its last connection.
+    pub(crate) fn new(
+        answer: impl Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync + 'static,
+        node: Arc<Node>,
+        server: &Server,
+        tls: Option<Arc<ServerConfig>>,
+        open: Gauge,
+        phases: Phases,
+    ) -> (Self, Receiver<Infallible>) {
+        let places = Places { taken: AtomicUsize::new(0), freed: bounded(1), open };
+        let (limits, tls) = (ArcSwap::from_pointee(Limits::of(server)), tls.map(ArcSwap::new));
+        let ((alive, gone), answer) = (bounded(1), Box::new(answer));
+        (Self(Arc::new(Shared { answer, node, limits, tls, places, phases, _alive: alive })), gone)
+    }
+
+    /// Has connections that come from now on go by `server`, and by this certificate.
+    pub(crate) fn reload(&self, server: &Server, tls: Option<Arc<ServerConfig>>) {
+        self.0.limits.store(Arc::new(Limits::of(server)));
+        if let (Some(held), Some(fresh)) = (&self.0.tls, tls) {
+            held.store(fresh);
+        }
+    }
+
+    /// Accepts until the listeners close.
+    pub(crate) async fn accept(self, listener: Listener) {
+        loop {
+            let closing = async {
+                self.0.phases.closing.turned().await;
+                None
+            };
+            match or(closing, async { Some(self.accept_one(&listener).await) }).await {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    Timer::after(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn accept_one(&self, listener: &Listener) -> io::Result<()> {
+        let plane = self.clone();
+        match listener {
+            Listener::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                drop(stream.set_nodelay(true));
+                spawn(async move { plane.welcome(stream, Peer::Ip(from.ip())).await }).detach();
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                spawn(async move {
+                    if let Some((_place, stream)) = plane.place(stream).await {
+                        plane.converse(stream, Connection { peer: Peer::Unix, tls: false }).await;
+                    }
+                })
+                .detach();
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection over TCP, with TLS when that is configured.
+    async fn welcome(&self, stream: TcpStream, peer: Peer) {
+        let Some(tls) = &self.0.tls else {
+            if let Some((_place, stream)) = self.place(stream).await {
+                self.converse(stream, Connection { peer, tls: false }).await;
+            }
+            return;
+        };
+        let Some(_place) = self.0.places.take(self.0.limits.load().max_connections).await else {
+            // It speaks TLS, of which there is none yet to say so in.
+            return self.cut("limit");
+        };
+        let handshake = TlsAcceptor::from(tls.load_full()).accept(stream);
+        let limit = self.0.limits.load().header_timeout;
+        let closing = async {
+            self.0.phases.closing.turned().await;
+            None
+        };
+        match or(async { Some(within(limit, handshake).await) }, closing).await {
+            None => {}
+            Some(Some(Ok(stream))) => self.converse(stream, Connection { peer, tls: true }).await,
+            Some(Some(Err(error))) => {
+                tracing::debug!(%error, "a client's TLS handshake failed");
+                self.cut("tls");
+            }
+            Some(None) => self.cut("slow"),
+        }
+    }
+
+    fn cut(&self, why: &'static str) {
+        self.0.node.metrics.counts().connection_cut(why);
+    }
+
+    /// A place for a connection; one that finds none is told so.
+    async fn place<S: AsyncWrite + Unpin>(&self, mut stream: S) -> Option<(Place<'_>, S)> {
+        match self.0.places.take(self.0.limits.load().max_connections).await {
+            Some(place) => Some((place, stream)),
+            None => {
+                self.cut("limit");
+                drop(within(CLOSING, stream.write_all(FULL)).await);
+                None
+            }
+        }
+    }
+
+    /// Resolves a moment after running requests are cut: their streams say so themselves before they end.
+    async fn cut_off(&self) {
+        self.0.phases.cutting.turned().await;
+        Timer::after(LAST_WORDS).await;
+    }
+
+    async fn converse<S>(&self, stream: S, from: Connection)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let limits = self.0.limits.load_full();
+        let pace = Pace::start();
+        let (plane, of_requests) = (self.clone(), pace.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };
+            let busy = Some(of_requests.head_done());
+            Answering { answer: (plane.0.answer)(request, arrival), busy }
+        });
+        let io = FuturesIo::new(Paced::new(stream, pace.clone(), limits.max_header));
+        let mut connection = limits.http.serve_connection(io, service);
+        let slow = async {
+            pace.too_slow(limits.header_timeout, limits.idle_timeout).await;
+            true
+        };
+        let closing = async {
+            self.0.phases.closing.turned().await;
+            false
+        };
+        let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
+        let ended = match select(served, pin!(or(slow, closing))).await {
+            Either::Left((ended, _)) => Some(ended),
+            Either::Right((true, _)) => return self.cut("slow"),
+            Either::Right((false, _)) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                Pin::new(&mut connection).graceful_shutdown();
+                let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
+                match select(served, pin!(self.cut_off())).await {
+                    Either::Left((ended, _)) => ended,
+                    Either::Right(_) => return,
+                }
+            }
+        };
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner();
+        match (pace.take_tunnel(), pace.refused()) {
+            (Some(tunnel), _) if ended.is_ok() => tunnel.run(stream, parts.read_buf).await,
+            // How a connection ended is in its requests' access lines; this one's request never was one.
+            (_, Some(head)) => self.refuse(stream, head).await,
+            _ => drop(within(CLOSING, stream.close()).await),
+        }
+    }
+
+    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: Paced<S>, head: &BadHead) {
+        let node = &self.0.node;
+        let answer = head.answer(node.clock.moment(), &mut node.states.draws());
+        self.cut("bad_head");
+        data::record(node, &answer.outcome, Instant::now(), None);
+        let mut stream = stream.into_inner();
+        let told = async {
+            stream.write_all(&answer.http1()).await?;
+            stream.close().await?;
+            aio::copy(&mut stream, &mut aio::sink()).await
+        };
+        drop(within(CLOSING, told).await);
+    }
+}
+
+/// A request at work. Not a closure's future: hyper gives the connection back only when this can be moved.
+struct Answering {
+    answer: Answered,
+    busy: Option<Busy>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Marked<Body>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.answer.as_mut().poll(cx));
+        let busy = self.busy.take();
+        Poll::Ready(Ok(answer.map(|body| Marked { body, _busy: busy })))
+    }
+}
+
+/// What a connection beyond the bound is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+connection: close\r\ncontent-length: 139\r\n\r\n\
+{\"error\":{\"message\":\"This server is at its limit. Try again shortly.\",\
+\"type\":\"service_unavailable_error\",\"param\":null,\"code\":\"overloaded\"}}";
+
+/// How many connections there are, against a bound that may change.
+struct Places {
+    taken: AtomicUsize,
+    /// Rung when a place was given back.
+    freed: (Sender<()>, Receiver<()>),
+    open: Gauge,
+}
+
+impl Places {
+    async fn take(&self, bound: usize) -> Option<Place<'_>> {
+        let deadline = Instant::now() + WAIT_FOR_PLACE;
+        let one_more = |taken: usize| (taken < bound).then_some(taken + 1);
+        while self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+            until(deadline, self.freed.1.recv()).await?.ok()?;
+        }
+        Some(Place { places: self, _open: self.open.hold() })
+    }
+}
+
+/// Counts a connection while it lives.
+struct Place<'a> {
+    places: &'a Places,
+    _open: Held,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        // One that was rung already stays so.
+        let _ = self.places.freed.0.try_send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FULL;
+
+    #[test]
+    fn the_answer_beyond_the_bound_states_its_length() {
+        let text = core::str::from_utf8(FULL).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("head and body");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{} bytes", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    }
+}

@@ -1,0 +1,95 @@
+//! Publishes acks on the bus, over a connection of their own (worker-protocol 3.2).
+
+use core::time::Duration;
+use std::time::Instant;
+
+use appproxy_core::wire::envelope::CHANNEL;
+use appproxy_core::worker::{AckTicket, Input};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client};
+use smol::Task;
+use smol::channel::{Receiver, Sender, bounded};
+
+use crate::bus::{Bus, explain};
+use crate::executor::{spawn, within};
+
+/// One PUBLISH, or connecting for it.
+const PUBLISH_WITHIN: Duration = Duration::from_secs(3);
+/// An ack that waited longer than this for its connection has failed: the coordinator gives up after 15 s.
+const ACK_WAITS: Duration = Duration::from_secs(8);
+/// Acks waiting for their connection. Beyond: that ack has failed.
+const QUEUED_ACKS: usize = 1024;
+
+/// The sending side of the bus.
+pub(crate) struct Publisher {
+    tickets: Sender<(Instant, AckTicket)>,
+    results: Receiver<Input>,
+    _task: Task<()>,
+}
+
+impl Publisher {
+    /// Starts the task that publishes acks on `bus`, one after the other.
+    pub(crate) fn start(bus: &Bus) -> Self {
+        let (tickets, queue) = bounded(QUEUED_ACKS);
+        let (done, results) = bounded(QUEUED_ACKS);
+        let task = spawn(publish_all(bus.client.clone(), queue, done));
+        Self { tickets, results, _task: task }
+    }
+
+    /// Queues an ack; when there is no room it has failed at once.
+    pub(crate) fn publish(&self, ticket: AckTicket) -> Option<Input> {
+        let id = ticket.id;
+        self.tickets.try_send((Instant::now(), ticket)).err().map(|_| Input::AckFailed(id))
+    }
+
+    /// The next result.
+    pub(crate) async fn next(&mut self) -> Option<Input> {
+        self.results.recv().await.ok()
+    }
+}
+
+async fn publish_all(client: Client, queue: Receiver<(Instant, AckTicket)>, done: Sender<Input>) {
+    let mut connection = None;
+    while let Ok((since, ticket)) = queue.recv().await {
+        // A connection that stood idle may have died unseen: the second try is on a fresh one. An ack that arrives
+        // twice is harmless, one that does not arrive costs the coordinator 15 s.
+        let sent = since.elapsed() < ACK_WAITS
+            && (publish(&client, &mut connection, &ticket).await || publish(&client, &mut connection, &ticket).await);
+        let result = if sent { Input::AckSent(ticket.id) } else { Input::AckFailed(ticket.id) };
+        if done.send(result).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn publish(client: &Client, connection: &mut Option<MultiplexedConnection>, ticket: &AckTicket) -> bool {
+    let mut live = match connection.take() {
+        Some(live) => live,
+        None => {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(PUBLISH_WITHIN))
+                .set_response_timeout(Some(PUBLISH_WITHIN));
+            let connect = client.get_multiplexed_async_connection_with_config(&config);
+            match within(PUBLISH_WITHIN, connect).await {
+                Some(Ok(fresh)) => fresh,
+                Some(Err(error)) => {
+                    tracing::warn!(ack = %ticket.about, "the bus refuses our connection for acks: {}", explain(&error));
+                    return false;
+                }
+                None => return false,
+            }
+        }
+    };
+    let sent: Result<i64, _> =
+        redis::cmd("PUBLISH").arg(CHANNEL).arg(ticket.message.as_slice()).query_async(&mut live).await;
+    match sent {
+        Ok(_) => {
+            *connection = Some(live);
+            true
+        }
+        Err(error) => {
+            tracing::debug!(ack = %ticket.about, "an ack was not published: {}", explain(&error));
+            false
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `run`: the worker until a signal ends it, on the configuration as it is from time to time (data-plane 8).
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+use appproxy_core::config::reload::Watch;
+use appproxy_core::config::server::TlsFiles;
+use smol::Timer;
+use smol::future::or;
+
+use crate::shutdown::Signals;
+use crate::start::Running;
+use crate::{Failed, check, executor, logs};
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What ends waiting.
+enum Met {
+    Signal(&'static str),
+    Broken(Failed),
+    Changed,
+}
+
+/// Runs the worker of `config`, or of the first file found.
+///
+/// # Errors
+/// Exit code 2 for a configuration that is wrong, 1 for what fails here, or for a second signal.
+pub fn main(config: Option<&Path>) -> Result<(), Failed> {
+    let path = check::find(config)?;
+    let loaded = check::load(&path)?;
+    logs::start_as(&loaded.config.logging).map_err(Failed::config)?;
+    tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
+    check::warn(&loaded);
+    executor::start()?;
+    smol::block_on(async {
+        let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
+        let mut files = Files::of(path, loaded.config.server.tls.as_ref()).await;
+        let mut running = Running::start(loaded.config).await?;
+        let signal = loop {
+            let signal = async { Met::Signal(signals.next_of_all().await) };
+            let broken = async { Met::Broken(running.broken().await) };
+            let changed = async {
+                files.changed().await;
+                Met::Changed
+            };
+            match or(signal, or(broken, changed)).await {
+                Met::Signal("SIGHUP") => {
+                    tracing::info!("SIGHUP: the configuration is read anew");
+                    files.judged().await;
+                }
+                Met::Signal(signal) => break signal,
+                Met::Broken(failed) => return Err(failed),
+                Met::Changed => tracing::info!("the configuration has changed and is read anew"),
+            }
+            reload(&files, &mut running).await;
+        };
+        tracing::info!(signal, "stopping");
+        let again = async {
+            let signal = signals.again().await;
+            Err(Failed::run(format!("a second signal ({signal}): stopped at once")))
+        };
+        let stopped = async {
+            running.stop().await;
+            Ok(())
+        };
+        or(stopped, again).await
+    })
+}
+
+async fn reload(files: &Files, running: &mut Running) {
+    let path = files.config().to_owned();
+    let loaded = smol::unblock(move || check::load(&path)).await;
+    let judged = match loaded {
+        Ok(loaded) => {
+            check::warn(&loaded);
+            running.reload(loaded.config).await
+        }
+        Err(failed) => Err(failed.message),
+    };
+    match judged {
+        Ok(plan) if plan.is_empty() => {
+            running.count_reload("unchanged");
+            tracing::info!("configuration: {plan}");
+        }
+        Ok(plan) => {
+            running.count_reload("applied");
+            tracing::info!("configuration: {plan}");
+            if !plan.restart.is_empty() {
+                tracing::warn!(keys = plan.restart.join(", "), "restart the worker for these to count");
+            }
+        }
+        Err(problems) => {
+            running.count_reload("refused");
+            tracing::error!("the configuration is refused, and the one in force stays:\n{problems}");
+        }
+    }
+}
+
+/// The files a worker runs on: its configuration, and a certificate and its key.
+struct Files {
+    paths: Vec<PathBuf>,
+    watch: Watch,
+}
+
+impl Files {
+    async fn of(config: PathBuf, tls: Option<&TlsFiles>) -> Self {
+        let mut paths = vec![config];
+        if let Some(TlsFiles { cert_file, key_file }) = tls {
+            paths.extend([cert_file.into(), key_file.into()]);
+        }
+        let contents = contents(&paths).await.unwrap_or_default();
+        Self { paths, watch: Watch::new(&contents) }
+    }
+
+    fn config(&self) -> &Path {
+        self.paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""))
+    }
+
+    /// Resolves when they are to be read anew.
+    async fn changed(&mut self) {
+        loop {
+            Timer::after(LOOK).await;
+            if let Some(contents) = contents(&self.paths).await
+                && self.watch.look(&contents)
+            {
+                return;
+            }
+        }
+    }
+
+    async fn judged(&mut self) {
+        if let Some(contents) = contents(&self.paths).await {
+            self.watch.judged(&contents);
+        }
+    }
+}
+
+/// `None` while one of them cannot be read: it may be on its way.
+async fn contents(paths: &[PathBuf]) -> Option<Vec<Vec<u8>>> {
+    let mut contents = Vec::with_capacity(paths.len());
+    for path in paths {
+        contents.push(smol::fs::read(path).await.ok()?);
+    }
+    Some(contents)
+}

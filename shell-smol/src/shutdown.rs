@@ -1,0 +1,86 @@
+//! The end of a process: one signal drains, a second one cuts (data-plane 9).
+
+use core::time::Duration;
+use std::io;
+
+use async_signal::{Signal, Signals as Stream};
+use smol::Timer;
+use smol::future::pending;
+use smol::stream::StreamExt;
+
+use crate::executor::{Switch, within};
+
+/// Signals so close to each other are one.
+const TOGETHER: Duration = Duration::from_millis(50);
+
+/// SIGTERM, SIGINT and SIGHUP.
+pub(crate) struct Signals(Stream);
+
+impl Signals {
+    /// Takes the signals over from the system's default, which is to die.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Stream::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self)
+    }
+
+    /// The next signal to end, by name.
+    async fn next(&mut self) -> &'static str {
+        loop {
+            match self.next_of_all().await {
+                // A worker that leaves has no use for another configuration.
+                "SIGHUP" => {}
+                signal => return signal,
+            }
+        }
+    }
+
+    /// One more signal after the first. What comes together with it (process groups deliver twice) is still the first.
+    pub(crate) async fn again(&mut self) -> &'static str {
+        let together = async {
+            loop {
+                self.next_of_all().await;
+            }
+        };
+        let _: Option<()> = within(TOGETHER, together).await;
+        self.next().await
+    }
+
+    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
+    /// too.
+    pub(crate) async fn next_of_all(&mut self) -> &'static str {
+        loop {
+            match self.0.next().await {
+                Some(Ok(Signal::Term)) => return "SIGTERM",
+                Some(Ok(Signal::Int)) => return "SIGINT",
+                Some(Ok(Signal::Hup)) => return "SIGHUP",
+                Some(Ok(_)) => {}
+                Some(Err(error)) => tracing::warn!(%error, "a signal could not be read"),
+                None => pending().await,
+            }
+        }
+    }
+}
+
+/// The phases of the end, as the parts of this process wait for them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Phases {
+    /// The listeners close; running requests go on.
+    pub(crate) closing: Switch,
+    /// Running requests are cut.
+    pub(crate) cutting: Switch,
+}
+
+impl Phases {
+    /// Walks through the phases. `all_done` resolves when no request runs any more.
+    pub(crate) async fn walk(&self, notice: Duration, patience: Duration, all_done: impl Future<Output = ()>) {
+        tracing::info!(seconds = notice.as_secs_f32(), "leaving: not ready any more, requests are still taken");
+        Timer::after(notice).await;
+        self.closing.turn();
+        let mut all_done = core::pin::pin!(all_done);
+        if within(patience, all_done.as_mut()).await.is_none() {
+            tracing::warn!(seconds = patience.as_secs_f32(), "requests still run past server.shutdown_timeout: cut");
+            self.cutting.turn();
+            // Being cut takes no time worth speaking of; a connection that will not end must not keep us.
+            let _ = within(Duration::from_secs(2), all_done).await;
+        }
+    }
+}

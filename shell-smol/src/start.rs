@@ -1,0 +1,210 @@
+//! Starts a whole worker in this process, and ends it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use appproxy_core::config::Config;
+use appproxy_core::config::reload::{Plan, plan};
+use appproxy_core::config::server::BindAddress;
+use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
+use appproxy_core::seed::{Draws, Seed};
+use smol::Task;
+use smol::channel::Receiver;
+
+use crate::clock::Clock;
+use crate::executor::spawn;
+use crate::listen::{BoundAddress, Listener};
+use crate::membership::{Candidate, Membership};
+use crate::node::{Node, Parts};
+use crate::plane::{Answered, Plane};
+use crate::shutdown::Phases;
+use crate::upstream::Upstream;
+use crate::witness::Witness;
+use crate::{Failed, admin, data, executor, logs, tls};
+
+/// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
+pub struct Running {
+    data: Vec<BoundAddress>,
+    admin: BoundAddress,
+    node: Arc<Node>,
+    /// `None` once it ends.
+    data_plane: Option<Plane>,
+    admin_plane: Plane,
+    /// Closed when the data plane's last connection has gone.
+    all_done: Receiver<Infallible>,
+    admin_phases: Phases,
+    admin_token: admin::Token,
+    _accepting: Vec<Task<()>>,
+    membership: Membership,
+    config: Config,
+}
+
+impl Running {
+    /// Starts the worker that `config` describes; returns when its listeners are open.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be had here: an address, a certificate file, a feature.
+    pub async fn start(config: Config) -> Result<Self, Failed> {
+        executor::start()?;
+        tls::install_provider();
+        let clock = Clock::start();
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| Failed::run(format!("no randomness: {error}")))?;
+        let mut draws = Draws::new(Seed(seed));
+
+        let candidate = Candidate::new(&config, &mut draws, clock);
+        let (witness, ends) = Witness::new();
+        let node = Arc::new(Node::new(Parts {
+            clock,
+            upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
+            bodies: BodyBounds::of(&config.server),
+            rules: ExchangeRules::from(&config),
+            situation: match config.worker {
+                Some(_) => Control::Unknown,
+                None => Control::Alone { leaving: false },
+            },
+            // The static backends; a worker's first pull brings the rest.
+            view: candidate.view(),
+            witness,
+            draws,
+        }));
+
+        let listeners = open_all(&config.server.bind, config.server.socket_mode).await?;
+        let admin_listener =
+            Listener::open(&config.admin.bind, config.server.socket_mode).await.map_err(Failed::run)?;
+        let bound = |listener: &Listener| listener.address().map_err(|error| Failed::run(error.to_string()));
+        let data_addresses = listeners.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
+        let admin_address = bound(&admin_listener)?;
+
+        let phases = node.phases.clone();
+        let served = node.clone();
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
+        let answer = move |request, arrival| -> Answered { Box::pin(data::handle(served.clone(), request, arrival)) };
+        let open = node.metrics.connections.clone();
+        let (data, all_done) = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
+        let admin_phases = Phases::default();
+        let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
+        let (shown, token) = (node.clone(), admin_token.clone());
+        let answer = move |request, _| -> Answered { Box::pin(admin::handle(shown.clone(), token.clone(), request)) };
+        let (admin, _) =
+            Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
+        let mut accepting: Vec<_> =
+            listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
+        accepting.push(spawn(admin.clone().accept(admin_listener)));
+
+        let membership = Membership::join(candidate, ends, &config, &node)?;
+        for address in &data_addresses {
+            tracing::info!(%address, "listening");
+        }
+        tracing::info!(address = %admin_address, "admin listening");
+        Ok(Self {
+            data: data_addresses,
+            admin: admin_address,
+            node,
+            data_plane: Some(data),
+            admin_plane: admin,
+            all_done,
+            admin_phases,
+            admin_token,
+            _accepting: accepting,
+            membership,
+            config,
+        })
+    }
+
+    /// Where the data plane listens, ports as chosen.
+    #[must_use]
+    pub fn data(&self) -> &[BoundAddress] {
+        &self.data
+    }
+
+    /// Where the admin listener is.
+    #[must_use]
+    pub const fn admin(&self) -> &BoundAddress {
+        &self.admin
+    }
+
+    /// Whether `/readyz` answers 200.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.node.ready()
+    }
+
+    /// Resolves when the control plane has ended without being asked to, which only a fault of ours can bring about: what
+    /// is served would never change again, so the process had better end and be started anew.
+    pub async fn broken(&mut self) -> Failed {
+        self.membership.broken().await
+    }
+
+    /// Puts another configuration in force, whole or not at all, and tells what became of it. Requests under way go on.
+    ///
+    /// # Errors
+    /// What of it cannot be had here, in words; everything is as it was then.
+    pub async fn reload(&mut self, read: Config) -> Result<Plan, String> {
+        let plan = plan(&self.config, read);
+        let (before, config) = (&self.config, &plan.config);
+        // First what may fail.
+        let tls = config.server.tls.as_ref().map(tls::server_config).transpose()?;
+        let connects_otherwise = before.request.connect_timeout != config.request.connect_timeout;
+        let upstream = connects_otherwise.then(|| Upstream::new(config.request.connect_timeout)).transpose()?;
+        if before.logging != config.logging {
+            logs::change(&config.logging)?;
+        }
+        let bounded_otherwise = before.server.max_buffered != config.server.max_buffered
+            || before.server.idle_timeout != config.server.idle_timeout;
+        self.node.equip(upstream, bounded_otherwise.then(|| BodyBounds::of(&config.server)));
+        self.data_plane.iter().for_each(|plane| plane.reload(&config.server, tls.clone()));
+        self.admin_plane.reload(&config.server, None);
+        self.admin_token.store(config.admin.token.clone().map(Arc::new));
+        self.membership.configure(config, plan.rekeyed.clone(), ExchangeRules::from(config)).await;
+        self.config = plan.config.clone();
+        Ok(plan)
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counts a reading of the configuration: `applied`, `unchanged` or `refused`.
+    pub(crate) fn count_reload(&self, outcome: &'static str) {
+        self.node.metrics.reloaded(outcome);
+    }
+
+    /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
+    pub async fn stop(mut self) {
+        let server = &self.config.server;
+        self.membership.leave().await;
+        self.data_plane = None;
+        // Nothing is ever sent: the channel closes.
+        let all_done = async { while self.all_done.recv().await.is_ok() {} };
+        self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
+        self.membership.drained().await;
+        self.admin_phases.closing.turn();
+        tracing::info!("stopped");
+    }
+}
+
+impl core::fmt::Debug for Running {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Running").field("data", &self.data).field("admin", &self.admin).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for phases in [&self.node.phases, &self.admin_phases] {
+            phases.closing.turn();
+            phases.cutting.turn();
+        }
+    }
+}
+
+async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result<Vec<Listener>, Failed> {
+    let mut open = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        open.push(Listener::open(address, socket_mode).await.map_err(Failed::run)?);
+    }
+    Ok(open)
+}

@@ -1,0 +1,53 @@
+//! `demo`: everything on loopback, nothing to install (data-plane 1).
+
+use std::time::{Duration, Instant};
+
+use appproxy_core::config;
+use appproxy_fixtures::stage::{Demo, Prepared, Script};
+
+use crate::shutdown::Signals;
+use crate::start::Running;
+use crate::{Failed, logs, runtime};
+
+/// Runs the demonstration with the worker at `port`, until a signal ends it.
+///
+/// # Errors
+/// When a part of it cannot be started; a port that is taken above all.
+pub fn main(port: u16) -> Result<(), Failed> {
+    logs::start("warn,access=info", false).map_err(Failed::run)?;
+    runtime()?.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
+        let (running, script, _surroundings) = tokio::select! {
+            started = start(port) => started?,
+            _ = signals.next_of_all() => return Ok(()),
+        };
+        println!("{script}");
+        let signal = signals.next_of_all().await;
+        println!("\n{signal}: leaving the coordinator and ending everything. Once more to cut it short.");
+        tokio::select! {
+            () = running.stop() => Ok(()),
+            _ = signals.again() => Err(Failed::run("cut short".to_owned())),
+        }
+    })
+}
+
+async fn start(port: u16) -> Result<(Running, Script, Demo), Failed> {
+    let prepared = tokio::task::spawn_blocking(move || Demo::prepare(port)).await;
+    let prepared = prepared.map_err(|error| Failed::run(error.to_string()))?;
+    let Prepared { demo, configuration, mut script } = prepared.map_err(Failed::run)?;
+    let loaded = config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
+    let running = Running::start(loaded.config).await.map_err(|failed| Failed {
+        message: format!("{failed}; choose another port with --port N, or 0 for a free one"),
+        ..failed
+    })?;
+    let began = Instant::now();
+    while !running.is_ready() {
+        if began.elapsed() > Demo::READY_WITHIN {
+            return Err(Failed::run("the worker did not become ready; its log lines above say why".to_owned()));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    script.worker = running.data().first().map(ToString::to_string).unwrap_or_default();
+    script.admin = running.admin().to_string();
+    Ok((running, script, demo))
+}
