@@ -20,6 +20,7 @@ mod attempts;
 mod body;
 #[cfg(feature = "appproxy-common")]
 mod bus;
+#[path = "../../shell-tokio/src/check.rs"]
 pub mod check;
 mod clock;
 #[cfg(feature = "appproxy-common")]
@@ -31,6 +32,8 @@ mod data;
 pub mod demo;
 mod dial;
 mod executor;
+#[path = "../../shell-tokio/src/explain.rs"]
+pub mod explain;
 #[cfg(feature = "appproxy-common")]
 mod failures;
 mod held;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use appproxy_core::config::Config;
 use appproxy_core::exchange::{Control as Situation, ExchangeRules};
 use appproxy_core::seed::Draws;
-use appproxy_core::serving::{ExchangeEnded, Serving, ServingSettings, ServingView};
+use appproxy_core::serving::{Serving, ServingSettings, ServingView, Testimony};
 use smol::channel::Receiver;
 
 use crate::Failed;
@@ -29,7 +29,7 @@ impl Candidate {
 pub(crate) struct Membership(Arc<Node>);
 
 impl Membership {
-    pub(crate) fn join(_: Candidate, _: Receiver<ExchangeEnded>, _: &Config, node: &Arc<Node>) -> Result<Self, Failed> {
+    pub(crate) fn join(_: Candidate, _: Receiver<Testimony>, _: &Config, node: &Arc<Node>) -> Result<Self, Failed> {
         Ok(Self(node.clone()))
     }
 

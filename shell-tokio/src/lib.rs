@@ -28,6 +28,7 @@ mod coordinator;
 mod data;
 #[cfg(feature = "appproxy-router")]
 pub mod demo;
+pub mod explain;
 #[cfg(feature = "appproxy-common")]
 mod failures;
 mod held;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use appproxy_core::config::Config;
 use appproxy_core::exchange::{Control as Situation, ExchangeRules};
 use appproxy_core::seed::Draws;
-use appproxy_core::serving::{ExchangeEnded, Serving, ServingSettings, ServingView};
+use appproxy_core::serving::{Serving, ServingSettings, ServingView, Testimony};
 use tokio::sync::mpsc;
 
 use crate::Failed;
@@ -31,7 +31,7 @@ pub(crate) struct Membership(Arc<Node>);
 impl Membership {
     pub(crate) fn join(
         _: Candidate,
-        _: mpsc::Receiver<ExchangeEnded>,
+        _: mpsc::Receiver<Testimony>,
         _: &Config,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {

@@ -97,4 +97,6 @@ pub use queued::Queued;
 pub use rules::{Entrance, ExchangeRules, KeyGate, RewriteModel};
 pub use shown::{EndpointShown, GroupShown, PoolShown, ReplicaShown};
 pub use states::States;
+pub(crate) use surface::decode;
+pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
