@@ -172,3 +172,28 @@ fn the_unit_and_the_image_call_commands_that_exist() {
     let call = image.lines().find_map(|line| line.strip_prefix("CMD [\"")).expect("a default command");
     assert!(commands.contains(&call.split('"').next().expect("a word")), "{call}");
 }
+
+/// Every notice that the core can give has its row in the troubleshooting chapter.
+#[test]
+fn every_notice_has_its_cause_and_cure() {
+    let chapter = read("core/docs/troubleshooting.md");
+    let mut found = 0;
+    for (file, text) in repository::rust().expect("sources") {
+        if !file.starts_with("core/src/worker") && !file.starts_with("core/src/desired")
+            || repository::is_test_file(&file)
+        {
+            continue;
+        }
+        let calls = text.split("self.notice(").skip(1).filter_map(|call| call.split('"').nth(1));
+        let codes = text.split("fn code(").skip(1).flat_map(|body| {
+            let end = body.find("\n    }").unwrap_or(body.len());
+            body.get(..end).unwrap_or_default().split('"').skip(1).step_by(2).collect::<Vec<_>>()
+        });
+        for code in calls.chain(codes).filter(|code| code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+        {
+            assert!(chapter.contains(&format!("`{code}`")), "core/docs/troubleshooting.md says nothing of {code}");
+            found += 1;
+        }
+    }
+    assert!(found >= 15, "only {found} codes were found: does this test still look in the right place?");
+}
