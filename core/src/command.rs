@@ -1,6 +1,8 @@
 //! What the commands of a worker's program say (data-plane 1): the same words whatever runtime it stands on.
 
 use core::fmt::{self, Display, Write};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::config::{self, Loaded};
@@ -54,7 +56,22 @@ pub fn found_nowhere() -> Failed {
     Failed::config(format!("no configuration: give --config FILE, or write one of {}", PLACES.join(", ")))
 }
 
-/// Reads the `text` of the file at `path`; an unreadable one is given as its error. `env`: the environment's variables.
+/// The variables that take the place of keys of the file, of all that there are.
+///
+/// # Errors
+/// One that is no text.
+pub fn overrides(variables: impl Iterator<Item = (OsString, OsString)>) -> Result<BTreeMap<String, String>, Failed> {
+    let named = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let ours = named.filter(|(name, _)| name.starts_with(config::OVERRIDE_PREFIX));
+    let texts = ours.map(|(name, value)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(Failed::config(format!("environment: {name}: the value is no UTF-8; set it to a text"))),
+    });
+    texts.collect()
+}
+
+/// Reads the `text` of the file at `path`; an unreadable one is given as its error. `env`: the environment's variables;
+/// `given`: those that take the place of keys ([`overrides`]).
 ///
 /// # Errors
 /// Every problem of the file, each with the path.
@@ -62,10 +79,11 @@ pub fn load<E: Display>(
     path: &Path,
     text: Result<String, E>,
     env: &dyn Fn(&str) -> Option<String>,
+    given: &BTreeMap<String, String>,
 ) -> Result<Loaded, Failed> {
     let text =
         text.map_err(|error| Failed::config(format!("{}: {error}; give the path of a readable file", path.display())))?;
-    config::load(&text, env).map_err(|problems| {
+    config::load_with(&text, env, given).map_err(|problems| {
         let lines: Vec<String> = problems.0.iter().map(|problem| format!("{}: {problem}", path.display())).collect();
         Failed::config(lines.join("\n"))
     })
@@ -103,7 +121,8 @@ mod tests {
     #[test]
     fn problems_come_with_their_file() {
         let path = Path::new("a.yaml");
-        let refused = |text: Result<&str, &str>| load(path, text.map(str::to_owned), &|_| None).map(drop);
+        let refused =
+            |text: Result<&str, &str>| load(path, text.map(str::to_owned), &|_| None, &BTreeMap::new()).map(drop);
         assert_eq!(refused(Ok("")), Ok(()));
         let wrong = refused(Ok("servre: {}")).expect_err("a typo");
         assert!(wrong.code == 2 && wrong.to_string().starts_with("a.yaml: "), "{wrong}");

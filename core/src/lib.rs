@@ -116,6 +116,13 @@
 //! - Nothing an outsider sends makes it panic; what is malformed is counted and costs only itself.
 //! - Secrets are types that do not print.
 //!
+//! # The book
+//!
+//! [`guide`] has the chapters: [how it works](guide::how_it_works), [deploying a ROUTER worker](guide::deploy_router) or
+//! [a wildcard worker](guide::deploy_legacy), [several nodes](guide::high_availability), [security](guide::security),
+//! [troubleshooting](guide::troubleshooting), [replaying an incident](guide::replaying_an_incident),
+//! [compatibility](guide::compatibility) and [every key of the configuration](guide::configuration).
+//!
 //! # What is not here
 //!
 //! Sockets, timers, TLS, Redis and HTTP belong to the shells; log lines are written by them, from [`worker::Event`]s. Body
@@ -130,6 +137,7 @@ pub mod desired;
 #[doc = include_str!("../embedding.md")]
 pub mod embedding {}
 pub mod exchange;
+pub mod guide;
 pub mod limits;
 pub mod secret;
 pub mod seed;

@@ -93,3 +93,9 @@ pub const EXPLANATION_BYTES: usize = 64 * 1024;
 
 /// Characters of that message. Beyond: cut.
 pub const EXPLANATION_CHARS: usize = 2000;
+
+/// Notices that the status page keeps (data-plane 7).
+pub const NOTICES: usize = 100;
+
+/// Keys that the status page shows; it says how many there are.
+pub const KEYS_SHOWN: usize = 1_000;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use appproxy_core::exchange::{Control as Situation, ExchangeRules};
-use appproxy_core::serving::{ExchangeEnded, Reconfigured};
+use appproxy_core::serving::{Reconfigured, Testimony};
 use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{Apply, CallId, Command, Deadline, Input, Output, ProbeId, TransportFailure, Worker};
 use smol::channel::{Receiver, Sender, unbounded};
@@ -51,7 +51,7 @@ pub(crate) struct Control {
     /// How both end.
     ended: (Sender<Input>, Receiver<Input>),
     /// What requests met at the backends.
-    ends: Receiver<ExchangeEnded>,
+    said: Receiver<Testimony>,
     orders: Receiver<Order>,
     /// Rules that go into force with the next view, or without one if nothing in it changes.
     rules: Option<Arc<ExchangeRules>>,
@@ -67,7 +67,7 @@ impl Control {
         worker: Worker,
         node: Arc<Node>,
         peers: Peers,
-        ends: Receiver<ExchangeEnded>,
+        said: Receiver<Testimony>,
         orders: Receiver<Order>,
         journal: Option<Journal>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Control {
             calls: HashMap::new(),
             probes: HashMap::new(),
             ended: unbounded(),
-            ends,
+            said,
             orders,
             rules: None,
             pending: VecDeque::from([Input::Started]),
@@ -203,8 +203,7 @@ impl Control {
                 }
                 None
             };
-            let ended =
-                race(told(&self.ended.1, Order::Tell), told(&self.ends, |end| Order::Tell(Input::ExchangeEnded(end))));
+            let ended = race(told(&self.ended.1, Order::Tell), told(&self.said, |said| Order::Tell(Input::from(said))));
             let bus = race(heard(&mut self.subscription), published(&mut self.publisher));
             let order = race(race(told(&self.orders, |order| order), ended), bus);
             let Some(order) = race(async { Some(order.await) }, timer).await else { continue };

@@ -19,6 +19,7 @@ mod admin;
 mod attempts;
 mod body;
 mod bus;
+#[path = "../../shell-tokio/src/check.rs"]
 pub mod check;
 mod clock;
 mod control;
@@ -28,6 +29,8 @@ mod data;
 pub mod demo;
 mod dial;
 mod executor;
+#[path = "../../shell-tokio/src/explain.rs"]
+pub mod explain;
 mod failures;
 mod held;
 mod journal;

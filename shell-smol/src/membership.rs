@@ -7,7 +7,7 @@ use appproxy_core::config::Config;
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::exchange::ExchangeRules;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{ExchangeEnded, Reconfigured, ServingSettings, ServingView};
+use appproxy_core::serving::{Reconfigured, ServingSettings, ServingView, Testimony};
 use appproxy_core::time::Now;
 use appproxy_core::worker::journal::{PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
@@ -54,7 +54,7 @@ impl Candidate {
     }
 }
 
-/// The running control plane. Dropping it ends it at once.
+/// The running control plane. Dropping it said it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
     orders: Sender<Order>,
@@ -62,10 +62,10 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Starts the control loop, which hears of live traffic by `ends`.
+    /// Starts the control loop, which hears of live traffic by `said`.
     pub(crate) fn join(
         candidate: Candidate,
-        ends: Receiver<ExchangeEnded>,
+        said: Receiver<Testimony>,
         config: &Config,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
@@ -90,7 +90,7 @@ impl Membership {
             }
             (Some(_) | None, _) => None,
         };
-        let control = Control::new(worker, node.clone(), peers, ends, taken, journal);
+        let control = Control::new(worker, node.clone(), peers, said, taken, journal);
         Ok(Self { orders, control: Some(spawn(control.run())) })
     }
 

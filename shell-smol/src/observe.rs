@@ -26,7 +26,7 @@ impl Default for Observer {
 impl Observer {
     /// One event of the control plane.
     pub(crate) fn event(&mut self, event: &Event, metrics: &Metrics, now: Moment) {
-        metrics.counts().event(event);
+        metrics.event(event, now);
         match event {
             Event::Notice { severity, code, text } => match severity {
                 Severity::Info => tracing::info!(%code, "{text}"),
@@ -73,6 +73,7 @@ fn say_health(change: &HealthChange) {
         Health::Down | Health::Quarantined => {
             tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now");
         }
+        Health::Drained => tracing::info!(%backend, %from, %to, %why, "a backend was taken out by an operator"),
         Health::WarmingUp => tracing::info!(%backend, %from, %to, %why, "a backend is not ready yet"),
         Health::Unknown | Health::Ready => tracing::info!(%backend, %from, %to, %why, "a backend takes requests"),
     }

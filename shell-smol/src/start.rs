@@ -1,4 +1,4 @@
-//! Starts a whole worker in this process, and ends it.
+//! Starts a whole worker in this process, and said it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::upstream::Upstream;
 use crate::witness::Witness;
 use crate::{Failed, admin, data, executor, logs, tls};
 
-/// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
+/// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
     node: Arc<Node>,
-    /// `None` once it ends.
+    /// `None` once it said.
     data_plane: Option<Plane>,
     admin_plane: Plane,
     /// Closed when the data plane's last connection has gone.
@@ -53,7 +53,7 @@ impl Running {
         let mut draws = Draws::new(Seed(seed));
 
         let candidate = Candidate::new(&config, &mut draws, clock);
-        let (witness, ends) = Witness::new();
+        let (witness, said) = Witness::new();
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
@@ -92,7 +92,7 @@ impl Running {
             listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
         accepting.push(spawn(admin.clone().accept(admin_listener)));
 
-        let membership = Membership::join(candidate, ends, &config, &node)?;
+        let membership = Membership::join(candidate, said, &config, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }

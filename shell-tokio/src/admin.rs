@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use appproxy_core::secret::Secret;
-use appproxy_core::telemetry::admin_answer;
+use appproxy_core::telemetry::{Desk, admin_answer, admin_busy};
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use axum::body::Body;
@@ -21,6 +21,15 @@ pub(crate) fn router(node: Arc<Node>, token: Token) -> Router {
 }
 
 async fn handle(State((node, token)): State<(Arc<Node>, Token)>, request: Request) -> Response {
-    let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-    admin_answer(method, path, headers, token.load().as_deref(), || node.export()).map(Body::from)
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let token = token.load();
+    let (response, drain) = node.see(|seen| {
+        let (states, metrics) = (&node.states, &node.metrics);
+        let desk = Desk { version: env!("CARGO_PKG_VERSION"), node: seen, states, metrics };
+        admin_answer(method, uri, headers, token.as_deref(), &desk)
+    });
+    if drain.is_some_and(|drain| !node.drain(drain)) {
+        return admin_busy().map(Body::from);
+    }
+    response.map(Body::from)
 }

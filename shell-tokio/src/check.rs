@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use appproxy_core::command::{self, Failed};
-use appproxy_core::config::Loaded;
+use appproxy_core::config::{self, Loaded};
 
 /// Reads and checks a file.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failed> {
-    command::load(path, std::fs::read_to_string(path), &|name| std::env::var(name).ok())
+    let given = command::overrides(std::env::vars_os())?;
+    command::load(path, std::fs::read_to_string(path), &|name| std::env::var(name).ok(), &given)
 }
 
 /// Logs what the operator should know of a file that is in force.
@@ -22,11 +23,18 @@ pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf, Failed> {
     given.map(Path::to_owned).or_else(found).ok_or_else(command::found_nowhere)
 }
 
-/// Prints what is in effect, secrets redacted.
+/// Prints what is in effect, secrets redacted; or the schema, or the reference, of every key there is.
 ///
 /// # Errors
 /// Every problem of the file, with exit code 2.
-pub fn main(path: &Path) -> Result<(), Failed> {
+pub fn main(path: Option<&Path>, schema: bool, reference: bool) -> Result<(), Failed> {
+    if schema {
+        print!("{}", config::schema());
+    }
+    if reference {
+        print!("{}", config::reference());
+    }
+    let Some(path) = path else { return Ok(()) };
     let (shown, remarks) = command::check(path, &load(path)?);
     print!("{shown}");
     eprint!("{remarks}");

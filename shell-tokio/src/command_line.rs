@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use crate::shell::demo::{self, Mode};
 use crate::shell::replay::{self, Show};
-use crate::shell::{check, run};
+use crate::shell::{check, explain, run};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a
 /// coordinator says, or to static backends.
@@ -41,8 +41,38 @@ enum Command {
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
         /// The file
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[arg(long, value_name = "FILE", required_unless_present_any = ["schema", "reference"])]
+        config: Option<PathBuf>,
+        /// Print a JSON Schema of the file, for editors
+        #[arg(long)]
+        schema: bool,
+        /// Print the reference of every key, as Markdown
+        #[arg(long, conflicts_with = "schema")]
+        reference: bool,
+    },
+    /// Ask a running worker why it would serve a request as it would: gates, shares, replicas, fallback
+    Explain {
+        /// The model that the request names
+        #[arg(long, value_name = "M")]
+        model: String,
+        /// The id of the key that it shows
+        #[arg(long, value_name = "K")]
+        key_id: Option<String>,
+        /// The address that it comes from
+        #[arg(long, value_name = "A")]
+        client_ip: Option<String>,
+        /// The host that it is sent to; a wildcard worker goes by it
+        #[arg(long, value_name = "H")]
+        host: Option<String>,
+        /// The worker's admin listener
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9464")]
+        admin: String,
+        /// `admin.token`; better given as APPPROXY_ADMIN_TOKEN in the environment
+        #[arg(long, value_name = "T")]
+        token: Option<String>,
+        /// Print JSON instead of a tree
+        #[arg(long)]
+        json: bool,
     },
     /// Replay a journal (`journal.file`): what the control plane did, byte for byte, without doing it
     Replay {
@@ -97,7 +127,13 @@ pub(crate) fn main() -> ExitCode {
         Command::Run { config } => run::main(config.as_deref()),
         #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
         Command::Demo { port, mode } => demo::main(port, mode.mode()),
-        Command::Check { config } => check::main(&config),
+        Command::Check { config, schema, reference } => check::main(config.as_deref(), schema, reference),
+        Command::Explain { model, key_id, client_ip, host, admin, token, json } => explain::main(explain::Asked {
+            question: [("model", Some(model)), ("key_id", key_id), ("client_ip", client_ip), ("host", host)],
+            admin,
+            token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
+            json,
+        }),
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {
                 Some(&[from, to]) => Show::Difference(from, to),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use appproxy_core::exchange::{Control as Situation, ExchangeRules};
-use appproxy_core::serving::{ExchangeEnded, Reconfigured};
+use appproxy_core::serving::{Reconfigured, Testimony};
 use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{
     Apply, CallEnded, CallId, Command, Deadline, Input, Output, ProbeEnded, ProbeId, TransportFailure, Worker,
@@ -52,7 +52,7 @@ pub(crate) struct Control {
     probes: JoinSet<ProbeEnded>,
     probing: HashMap<ProbeId, AbortHandle>,
     /// What requests met at the backends.
-    ends: mpsc::Receiver<ExchangeEnded>,
+    said: mpsc::Receiver<Testimony>,
     orders: mpsc::Receiver<Order>,
     /// Rules that go into force with the next view, or without one if nothing in it changes.
     rules: Option<Arc<ExchangeRules>>,
@@ -68,7 +68,7 @@ impl Control {
         worker: Worker,
         node: Arc<Node>,
         peers: Peers,
-        ends: mpsc::Receiver<ExchangeEnded>,
+        said: mpsc::Receiver<Testimony>,
         orders: mpsc::Receiver<Order>,
         journal: Option<Journal>,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Control {
             running: HashMap::new(),
             probes: JoinSet::new(),
             probing: HashMap::new(),
-            ends,
+            said,
             orders,
             rules: None,
             pending: VecDeque::from([Input::Started]),
@@ -216,7 +216,7 @@ impl Control {
                     self.probing.remove(&ended.id());
                     Input::ProbeEnded(ended)
                 }
-                Some(ended) = self.ends.recv() => Input::ExchangeEnded(ended),
+                Some(said) = self.said.recv() => said.into(),
                 input = heard(&mut self.subscription) => {
                     if matches!(input, Input::BusLost(_)) {
                         self.subscription = None;

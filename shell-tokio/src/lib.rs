@@ -25,6 +25,7 @@ mod coordinator;
 mod data;
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 pub mod demo;
+pub mod explain;
 mod failures;
 mod held;
 mod journal;

@@ -6,7 +6,7 @@ use appproxy_core::config::Config;
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::exchange::ExchangeRules;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{ExchangeEnded, Reconfigured, ServingSettings, ServingView};
+use appproxy_core::serving::{Reconfigured, ServingSettings, ServingView, Testimony};
 use appproxy_core::time::Now;
 use appproxy_core::worker::journal::{PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
@@ -50,7 +50,7 @@ impl Candidate {
     }
 }
 
-/// The running control plane. Dropping it ends it at once.
+/// The running control plane. Dropping it said it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
     orders: mpsc::Sender<Order>,
@@ -58,10 +58,10 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Starts the control loop, which hears of live traffic by `ends`.
+    /// Starts the control loop, which hears of live traffic by `said`.
     pub(crate) fn join(
         candidate: Candidate,
-        ends: mpsc::Receiver<ExchangeEnded>,
+        said: mpsc::Receiver<Testimony>,
         config: &Config,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
@@ -86,7 +86,7 @@ impl Membership {
             }
             (Some(_) | None, _) => None,
         };
-        let control = Control::new(worker, node.clone(), peers, ends, taken, journal);
+        let control = Control::new(worker, node.clone(), peers, said, taken, journal);
         Ok(Self { orders, control: Some(tokio::spawn(control.run())) })
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
 use appproxy_core::serving::ChangeSet;
-use appproxy_core::serving::{ExchangeEnded, ServingView};
-use appproxy_core::telemetry::{Levels, Metrics, Seldom};
+use appproxy_core::serving::{Drain, ExchangeEnded, ServingView};
+use appproxy_core::telemetry::{Metrics, Seldom};
 use arc_swap::{ArcSwap, Guard};
 
 use crate::attempts::Calls;
@@ -109,6 +109,11 @@ impl Node {
         }
     }
 
+    /// An operator takes a backend out, or puts it back; `false`: it was lost, there is too much on the way.
+    pub(crate) fn drain(&self, drain: Drain) -> bool {
+        self.witness.drain(drain)
+    }
+
     /// A backend refused the credential that is configured for it: an operator has to act.
     pub(crate) fn credential_refused(&self, backend: &Arc<str>) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,12 +154,5 @@ impl Node {
     /// What bodies in memory are bounded by.
     pub(crate) fn bodies(&self) -> Guard<Arc<BodyBounds>> {
         self.bodies.load()
-    }
-
-    /// The whole metrics export.
-    pub(crate) fn export(&self) -> String {
-        let (view, control, now) = (self.view(), self.situation.load(), self.clock.moment());
-        let levels = Levels::of(env!("CARGO_PKG_VERSION"), &view, &control, now);
-        self.metrics.export(levels)
     }
 }

@@ -1,4 +1,4 @@
-//! Starts a whole worker in this process, and ends it.
+//! Starts a whole worker in this process, and said it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::upstream::Upstream;
 use crate::witness::Witness;
 use crate::{Failed, admin, data, logs, tls};
 
-/// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
+/// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
@@ -50,7 +50,7 @@ impl Running {
         let mut draws = Draws::new(Seed(seed));
 
         let candidate = Candidate::new(&config, &mut draws, clock);
-        let (witness, ends) = Witness::new();
+        let (witness, said) = Witness::new();
         let node = Arc::new(Node::new(Parts {
             clock,
             upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
@@ -89,7 +89,7 @@ impl Running {
         }
         tasks.spawn(admin.clone().accept(admin_listener));
 
-        let membership = Membership::join(candidate, ends, &config, &node)?;
+        let membership = Membership::join(candidate, said, &config, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }

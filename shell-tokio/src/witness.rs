@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use appproxy_core::serving::{ExchangeEnded, Witnesses};
+use appproxy_core::serving::{Drain, ExchangeEnded, Testimony, Witnesses};
 use tokio::sync::mpsc;
 
 /// Ends on their way. Beyond: dropped and counted.
@@ -13,12 +13,12 @@ const ON_THE_WAY: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Witness {
     witnesses: Mutex<Witnesses>,
-    tell: mpsc::Sender<ExchangeEnded>,
+    tell: mpsc::Sender<Testimony>,
 }
 
 impl Witness {
     /// Both sides.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<ExchangeEnded>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Testimony>) {
         let (tell, told) = mpsc::channel(ON_THE_WAY);
         (Self { witnesses: Mutex::default(), tell }, told)
     }
@@ -31,7 +31,13 @@ impl Witness {
     pub(crate) fn saw(&self, ended: &ExchangeEnded) -> bool {
         let mut witnesses = self.witnesses();
         // Sent under the lock: the ends of one backend are told in the order in which they were judged.
-        !witnesses.tells(ended) || !matches!(self.tell.try_send(ended.clone()), Err(mpsc::error::TrySendError::Full(_)))
+        !witnesses.tells(ended)
+            || !matches!(self.tell.try_send(Testimony::Ended(ended.clone())), Err(mpsc::error::TrySendError::Full(_)))
+    }
+
+    /// Tells what an operator said; `false`: it was lost, there are too many on the way.
+    pub(crate) fn drain(&self, drain: Drain) -> bool {
+        self.tell.try_send(Testimony::Drain(drain)).is_ok()
     }
 
     /// Lets go of backends that are gone.
@@ -55,7 +61,7 @@ mod tests {
         assert!(witness.saw(&ended(AttemptEnd::Answered(200))) && told.try_recv().is_err());
         assert!((0..ON_THE_WAY).all(|_| witness.saw(&ended(AttemptEnd::Broke))));
         assert!(!witness.saw(&ended(AttemptEnd::Silent)));
-        assert_eq!(told.try_recv(), Ok(ended(AttemptEnd::Broke)));
+        assert_eq!(told.try_recv(), Ok(Testimony::Ended(ended(AttemptEnd::Broke))));
         assert!(witness.saw(&ended(AttemptEnd::Answered(200))), "there is room again");
         witness.forget(&["b".into()]);
         drop(told);

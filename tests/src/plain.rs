@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use appproxy_shell_tokio::stage::StageReplica;
+use appproxy_fixtures::stage::StageReplica;
 use serde_json::Value;
-use tokio::runtime::Runtime;
 
 use crate::http::{Answer, Request};
 use crate::shell::Shell;
@@ -24,7 +23,6 @@ pub struct Plain {
     admin: String,
     /// The mock replicas, as they were named.
     pub replicas: Vec<StageReplica>,
-    runtime: Runtime,
 }
 
 impl Plain {
@@ -46,15 +44,13 @@ impl Plain {
     #[must_use]
     #[track_caller]
     pub fn start_with(shell: Shell, replicas: &[(&str, &str)], backends: &str, more: &str) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("tokio");
         let mut text = format!(
             "server: {{bind_address: \"127.0.0.1:0\", drain_notice: 0s, shutdown_timeout: 200ms}}\n\
              admin: {{bind_address: \"127.0.0.1:0\"}}\n{more}backends:\n{backends}"
         );
         let mut started = Vec::new();
         for (number, (name, model)) in replicas.iter().enumerate() {
-            let replica = runtime.block_on(StageReplica::start(name, &[model])).expect("a mock replica");
+            let replica = StageReplica::start(name, &[model]).expect("a mock replica");
             text += &format!("  - {{name: b{number}, url: \"http://{}\", models: [{model}]}}\n", replica.address());
             started.push(replica);
         }
@@ -62,7 +58,7 @@ impl Plain {
         let (data, admin) = worker.addresses();
         let data = data.into_iter().next().expect("a data address");
         worker.wait_ready(&data, PATIENCE);
-        Self { worker, data, admin, replicas: started, runtime }
+        Self { worker, data, admin, replicas: started }
     }
 
     /// The data address.
@@ -129,7 +125,7 @@ impl Plain {
     /// When there is none.
     #[track_caller]
     pub fn kill(&mut self, index: usize) {
-        self.runtime.block_on(self.replicas.get_mut(index).expect("a replica").kill());
+        self.replicas.get_mut(index).expect("a replica").kill();
     }
 
     /// Starts the replica of this index again.
@@ -138,6 +134,6 @@ impl Plain {
     /// When there is none, or its port is taken.
     #[track_caller]
     pub fn revive(&mut self, index: usize) {
-        self.runtime.block_on(self.replicas.get_mut(index).expect("a replica").revive()).expect("the same port");
+        self.replicas.get_mut(index).expect("a replica").revive().expect("the same port");
     }
 }

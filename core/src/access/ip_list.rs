@@ -23,6 +23,12 @@ pub struct ParsedIpList {
 }
 
 impl IpList {
+    /// Whether there is no restriction.
+    #[must_use]
+    pub const fn is_anyone(&self) -> bool {
+        matches!(self, Self::Anyone)
+    }
+
     /// Reads entries, each of which may itself be a comma-separated list; blanks are ignored.
     ///
     /// ```

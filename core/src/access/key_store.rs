@@ -38,6 +38,11 @@ impl KeyRecord {
         }
     }
 
+    /// The hash of the key: never shown.
+    pub(crate) const fn token_hash(&self) -> &TokenHash {
+        &self.token_hash
+    }
+
     /// Its id, safe to show.
     #[must_use]
     pub const fn key_id(&self) -> &KeyId {
@@ -131,6 +136,11 @@ impl KeyTable {
     pub fn judge(&self, hash: &TokenHash, wall: UnixMillis) -> Option<&KeyRecord> {
         let records = self.by_hash(hash);
         records.iter().find(|record| !record.expired(wall)).or_else(|| records.first())
+    }
+
+    /// Every key, in the order of their hashes: for pages.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &KeyRecord> {
+        self.trie.iter()
     }
 
     /// How many keys there are.

@@ -42,6 +42,11 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// Of a good token for this circuit, which nobody has shown: for people's questions, never for a request.
+    pub(crate) const fn imagined(circuit: CircuitId) -> Self {
+        Self { circuit: Some(circuit) }
+    }
+
     /// Whether the token is this circuit's.
     #[must_use]
     pub fn opens(&self, circuit: CircuitId) -> bool {

@@ -45,6 +45,11 @@ const FOREIGN: &[(&str, &str)] = &[
     ("webui", "the status page is at `admin.bind_address`"),
 ];
 
+/// All of them, sorted.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FOREIGN.iter().copied()
+}
+
 /// Why this key has no effect; `None` when it is not one of those.
 pub(super) fn reason(pattern: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(key, _)| *key == pattern).map(|(_, reason)| *reason)

@@ -59,7 +59,7 @@ pub(super) enum Place {
 }
 
 /// Spellings of Continuum Router for keys of ours.
-const ALIASES: &[(&str, &str)] = &[("api_keys.api_keys", "api_keys.keys")];
+pub(super) const ALIASES: &[(&str, &str)] = &[("api_keys.api_keys", "api_keys.keys")];
 
 /// The table's spelling of `pattern`.
 pub(super) fn canonical(pattern: &str) -> &str {

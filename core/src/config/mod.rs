@@ -13,11 +13,14 @@ mod forms;
 pub mod health;
 pub mod keys;
 pub mod logging;
+mod overrides;
 mod pending;
 pub mod problem;
 mod reader;
+mod reference;
 pub mod reload;
 pub mod routing;
+mod schema;
 pub mod server;
 mod suggest;
 mod tree;
@@ -30,6 +33,9 @@ mod tests;
 
 pub use describe::describe;
 pub use keys::KEYS;
+pub use overrides::OVERRIDE_PREFIX;
+pub use reference::reference;
+pub use schema::schema;
 
 use crate::defects::{self, Defect};
 use api_keys::ApiKeys;
@@ -40,6 +46,7 @@ use problem::{Problems, Warning};
 use reader::{Reader, Section};
 use routing::{FallbackChains, Request, Routing};
 use server::{Admin, Server};
+use std::collections::BTreeMap;
 use tree::Value;
 use worker::WorkerConfig;
 use worker_section::Asked;
@@ -99,13 +106,32 @@ pub struct Loaded {
 /// );
 /// ```
 pub fn load(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Problems> {
+    load_with(text, env, &BTreeMap::new())
+}
+
+/// Like [`load`], with the values of `given` laid over the file: variables that begin with [`OVERRIDE_PREFIX`], such as
+/// `APPPROXY__SERVER__BIND_ADDRESS`. The items of a list stand between commas, the entries of a list of sections have their
+/// number as a name (`APPPROXY__BACKENDS__0__URL`). Their values are taken as they are.
+///
+/// # Errors
+/// As [`load`]; what is wrong in a variable has the place `environment`.
+pub fn load_with(
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    given: &BTreeMap<String, String>,
+) -> Result<Loaded, Problems> {
     let env = |name: &str| defects::forget_variables(env(name));
     let mut reader = Reader::new(&env);
-    let tree = tree::parse(text).map_err(|problem| Problems(vec![problem]))?;
+    let mut tree = tree::parse(text).map_err(|problem| Problems(vec![problem]))?;
+    for (variable, value) in given {
+        if let Err(problem) = overrides::lay(&mut tree, variable, value) {
+            reader.problems.push(problem);
+        }
+    }
     let entries = match &tree.value {
         Value::Map(entries) => entries.as_slice(),
         Value::Null => &[],
-        Value::Scalar(_) | Value::List(_) => {
+        Value::Scalar(_) | Value::Literal(_) | Value::List(_) => {
             reader.problem(
                 tree.at,
                 "",

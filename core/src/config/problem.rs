@@ -11,8 +11,16 @@ pub struct Position {
     pub column: u64,
 }
 
+impl Position {
+    /// The place of what is not in the file but in a variable of [`super::OVERRIDE_PREFIX`].
+    pub const ENVIRONMENT: Self = Self { line: 0, column: 1 };
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ENVIRONMENT {
+            return f.write_str("environment");
+        }
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }

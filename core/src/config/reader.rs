@@ -143,7 +143,7 @@ impl<'e> Reader<'e> {
         match &node.value {
             Value::Map(entries) => Some(entries),
             Value::Null => Some(&[]),
-            Value::Scalar(_) | Value::List(_) => {
+            Value::Scalar(_) | Value::Literal(_) | Value::List(_) => {
                 self.problem(node.at, path, "not a section", "write its keys on indented lines below, as `key: value`");
                 None
             }
@@ -170,6 +170,7 @@ impl<'e> Reader<'e> {
         let text = match &node.value {
             Value::Null => return None,
             Value::Scalar(text) => text,
+            Value::Literal(text) => return Some(Scalar { text: text.clone(), key, at: node.at, quotable: false }),
             Value::List(_) | Value::Map(_) => {
                 self.problem(
                     node.at,
@@ -254,7 +255,7 @@ impl<'e> Reader<'e> {
     pub(super) fn scalars(&mut self, node: &Node, key: &str) -> Option<Vec<Scalar>> {
         match &node.value {
             Value::Null => None,
-            Value::Scalar(_) => Some(self.resolve(node, key.to_owned()).into_iter().collect()),
+            Value::Scalar(_) | Value::Literal(_) => Some(self.resolve(node, key.to_owned()).into_iter().collect()),
             Value::List(nodes) => {
                 let resolve = |(index, node)| self.resolve(node, format!("{key}[{index}]"));
                 Some(nodes.iter().enumerate().filter_map(resolve).collect())

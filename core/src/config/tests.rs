@@ -1,6 +1,7 @@
 //! Shared by the tests of the configuration: lookups and shorthands.
 
 mod accepted;
+mod overrides;
 mod refused;
 mod secrets;
 mod table;

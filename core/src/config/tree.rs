@@ -21,6 +21,8 @@ pub(super) enum Value {
     Null,
     /// The text as written, without quotes.
     Scalar(String),
+    /// A text of the environment: nothing in it is replaced, and no message shows it.
+    Literal(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }

@@ -376,7 +376,6 @@ impl Tries {
     }
 
     fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {
-        let warms_up = |pool: &ModelPool| pool.candidates().any(|one| one.health == Health::WarmingUp);
         let last = self.admitted.passage.trail.attempts.last().map(|attempt| attempt.ended.end);
         let denial = if let Some(AttemptEnd::Answered(status @ 502..=504)) = last {
             // It was to be tried again, and what it was went out meanwhile: the replica's own status is what there is.
@@ -386,26 +385,39 @@ impl Tries {
             Denial::with_status(Code::UpstreamError, status, message)
         } else if last.is_some() {
             upstream_error()
-        } else if not_spoken_here {
-            not_spoken()
-        } else if pool.is_some_and(warms_up) {
-            Denial::new(Code::ModelNotReady, "The servers of this model are starting. Try again shortly.")
         } else {
-            Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
+            nothing_left(not_spoken_here, pool)
         };
         self.into_passage().refuse(&denial)
     }
 }
 
-/// The models after the one asked for; those of the primary name stand in for its aliases as well, those of a circuit's
-/// canonical model for all that it lists.
+/// Why a model that was found has no replica for a request that was not tried yet.
+pub(super) fn nothing_left(not_spoken_here: bool, pool: Option<&ModelPool>) -> Denial {
+    let warms_up = |pool: &ModelPool| pool.candidates().any(|one| one.health == Health::WarmingUp);
+    if not_spoken_here {
+        not_spoken()
+    } else if pool.is_some_and(warms_up) {
+        Denial::new(Code::ModelNotReady, "The servers of this model are starting. Try again shortly.")
+    } else {
+        Denial::new(Code::ModelUnavailable, "No server of this model can take requests now. Try again shortly.")
+    }
+}
+
+/// The chain of a request.
 fn chain_of<'a>(admitted: &Admitted, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
     // What names no model has nothing that could stand in for it.
     if admitted.passage.is_raw() {
         return None;
     }
+    chain_after(&admitted.model, &admitted.pool, node)
+}
+
+/// The models after the one asked for; those of the primary name stand in for its aliases as well, those of a circuit's
+/// canonical model for all that it lists.
+pub(super) fn chain_after<'a>(model: &str, pool: &PoolKey, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
     let fallbacks = &node.rules.fallbacks;
-    fallbacks.after(&admitted.model).or_else(|| match &admitted.pool {
+    fallbacks.after(model).or_else(|| match pool {
         PoolKey::Publication(primary) => fallbacks.after(primary),
         PoolKey::Circuit(id) => fallbacks.after(node.view.registry().circuit(*id)?.canonical()?),
         PoolKey::Contested(_) | PoolKey::Static(_) => None,

@@ -14,7 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const HALF_FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// The replicas of a pool, each with its share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Flat {
     arms: Vec<(Arm, f64)>,
     turn: Draw<Arc<str>>,

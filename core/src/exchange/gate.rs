@@ -188,14 +188,18 @@ impl Gate {
         if self.inside() {
             return Ok(());
         }
-        Err(Denial::new(
-            Code::IpNotAllowed,
-            "This API key may not be used from your network address. Use it from an allowed one.",
-        ))
+        Err(address_denial())
     }
 }
 
-fn rate_denial(limit: u32, reset: u32) -> Denial {
+pub(super) fn address_denial() -> Denial {
+    Denial::new(
+        Code::IpNotAllowed,
+        "This API key may not be used from your network address. Use it from an allowed one.",
+    )
+}
+
+pub(super) fn rate_denial(limit: u32, reset: u32) -> Denial {
     let denial = if limit == 0 {
         Denial::new(Code::RateLimitExceeded, "This API key has a limit of 0 requests a minute. Ask for a higher one.")
     } else {

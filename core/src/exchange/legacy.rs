@@ -117,6 +117,39 @@ fn shared(label: &str, node: Node<'_>) -> bool {
     wrong::has(wrong::Defect::UnknownLabelsShared) && node.view.registry().at(label).is_none()
 }
 
+/// Who would ask with a good token of the circuit at `host`, or of no circuit on the aggregation surface: for people's
+/// questions.
+pub(super) fn imagined(
+    host: Option<&str>,
+    doors: &Doors,
+    key_id: Option<&str>,
+    client: Option<IpAddr>,
+    node: Node<'_>,
+) -> Result<Caller, Denial> {
+    if !node.control.has_pulled() {
+        return Err(not_pulled());
+    }
+    match host.map(|host| doors.hosts.place(host.as_bytes())) {
+        Some(Place::Label(label)) => {
+            let circuit = node.view.registry().at(&label).ok_or_else(endpoint_not_found)?;
+            let claims = Ok(Claims::imagined(circuit.id));
+            let caller = Caller { pinned: Some(circuit.id), client, claims, operator: None };
+            caller.judge(circuit).map_err(closed)?;
+            Ok(caller)
+        }
+        None | Some(Place::Aggregation) => {
+            let operator = match credential::judge_named(key_id, node) {
+                Ok(Holder::Operator(record)) => Some(record),
+                Ok(_) => None,
+                Err(denial) if key_id.is_some() => return Err(denial),
+                Err(_) => None,
+            };
+            Ok(Caller { pinned: None, client, claims: Err(TokenRefusal::Missing), operator })
+        }
+        Some(Place::Node | Place::Elsewhere) => Err(endpoint_not_found()),
+    }
+}
+
 /// How a request to a circuit goes on.
 enum Passing {
     Preflight,

@@ -51,6 +51,10 @@ impl OperatorKeys {
         Self(table)
     }
 
+    pub(super) const fn table(&self) -> &KeyTable {
+        &self.0
+    }
+
     pub(super) fn judge(&self, hash: &TokenHash, wall: UnixMillis) -> Option<&KeyRecord> {
         self.0.judge(hash, wall)
     }

@@ -145,6 +145,17 @@ impl Selection {
         Some((arm.backend.clone(), Ticket::take(&arm.load)))
     }
 
+    /// The replica that [`Self::choose`] would pick next, with nothing picked.
+    #[must_use]
+    pub fn look_ahead(&self, pool: &ModelPool, ask: &Ask<'_>) -> Option<Arc<Backend>> {
+        let mut draw = match self.pools.get(&pool.key) {
+            Some(draw) => draw.clone(),
+            None => PoolDraw::new(pool, &self.loads),
+        };
+        draw.renew(pool, &self.loads);
+        draw.pick(ask).map(|arm| arm.backend.clone())
+    }
+
     /// A request of this pool has ended and its ticket is gone: whoever waits at this place should choose again. A place
     /// that nobody waits at any more passes its turn on: ask again.
     pub fn freed(&mut self, pool: &PoolKey, now: Moment) -> Option<Place> {
@@ -183,7 +194,7 @@ impl Selection {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PoolDraw {
     /// What this was made from; the same object means that nothing changed.
     seen: Arc<[EndpointShare]>,

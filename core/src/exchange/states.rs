@@ -46,6 +46,12 @@ impl States {
         part(&self.selections, pool)
     }
 
+    /// How busy the replicas are.
+    #[must_use]
+    pub const fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
     /// What retries are left.
     pub fn budget(&self) -> MutexGuard<'_, RetryBudget> {
         lock(&self.budget)

@@ -190,8 +190,9 @@ pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Percent-encodes `text` as one path segment.
-pub(crate) fn encode_segment(text: &str) -> String {
+/// Percent-encodes `text` as one path segment; it is one value of a query as well.
+#[must_use]
+pub fn encode_segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte) {

@@ -68,20 +68,24 @@ pub(super) fn operator(id: &str) -> OperatorKey {
     }
 }
 
+/// The keys of [`World::new`].
+pub(super) fn keys() -> Vec<ApiKey> {
+    let allowed = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+    vec![
+        key("all"),
+        ApiKey { allowed_models: allowed(&["m1", "org/c", "not-published"]), ..key("some") },
+        ApiKey { rate_limit: Some(3), ..key("three") },
+        ApiKey { rate_limit: Some(0), ..key("zero") },
+        ApiKey { allowed_client_ips: Some(vec!["10.0.0.0/8".to_owned()]), ..key("office") },
+        ApiKey { expires_at: Some(ENDS), ..key("old") },
+    ]
+}
+
 impl World {
     /// Keys: `all` (everything), `some` (`m1` and `org/c`), `three` (3 a minute), `zero`, `office` (10.0.0.0/8), `old`
     /// (expired at [`ENDS`]); operator key `root`.
     pub(super) fn new() -> Self {
-        let allowed = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
-        let keys = [
-            key("all"),
-            ApiKey { allowed_models: allowed(&["m1", "org/c", "not-published"]), ..key("some") },
-            ApiKey { rate_limit: Some(3), ..key("three") },
-            ApiKey { rate_limit: Some(0), ..key("zero") },
-            ApiKey { allowed_client_ips: Some(vec!["10.0.0.0/8".to_owned()]), ..key("office") },
-            ApiKey { expires_at: Some(ENDS), ..key("old") },
-        ];
-        Self::with_keys(keys.into())
+        Self::with_keys(keys())
     }
 
     pub(super) fn with_keys(keys: Vec<ApiKey>) -> Self {

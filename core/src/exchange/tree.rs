@@ -24,7 +24,7 @@ pub(super) type Open<'a> = &'a dyn Fn(&Arm) -> bool;
 /// The same, with the arm's share of the pool.
 pub(super) type OpenShare<'a> = &'a dyn Fn(&Arm, f64) -> bool;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Tree {
     /// `routing.weights: normalised`.
     Nested(Draw<EndpointKey>, Vec<EndpointDraw>),
@@ -32,7 +32,7 @@ pub(super) enum Tree {
     Flat(ReplicaDraw),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct EndpointDraw {
     /// What this was made from; the same object means that nothing changed.
     seen: Arc<EndpointPool>,
@@ -41,7 +41,7 @@ pub(super) struct EndpointDraw {
 }
 
 /// A level whose children are replicas: those of a group, or of the whole pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ReplicaDraw {
     level: Draw<Arc<str>>,
     arms: Vec<Arm>,

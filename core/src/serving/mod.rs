@@ -21,8 +21,8 @@ mod view;
 
 pub use changes::ChangeSet;
 pub use health::{
-    AttemptEnd, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Witnesses, is_model_list,
-    served_names,
+    AttemptEnd, Drain, ExchangeEnded, Health, HealthChange, HealthCounts, ProbeSign, Roster, Testimony, Witnesses,
+    is_model_list, served_names,
 };
 pub use pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
 pub use registry::{CircuitModel, Registry, RegistryCounts, ServedCircuit};

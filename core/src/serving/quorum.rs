@@ -60,5 +60,7 @@ pub(super) fn needed(pool: &ModelPool, book: &Book) -> Vec<Arc<str>> {
 fn active(pool: &ModelPool) -> impl Iterator<Item = &Candidate> {
     let endpoints = pool.endpoints.iter().filter(|share| share.ratio > 0.0);
     let groups = endpoints.flat_map(|share| &share.endpoint.groups).filter(|group| group.traffic_weight > 0.0);
-    groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.ratio > 0.0)
+    groups
+        .flat_map(|group| &group.candidates)
+        .filter(|candidate| candidate.ratio > 0.0 && candidate.health != Health::Drained)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::changes::ChangeSet;
-use super::health::{ExchangeEnded, HealthChange, Known, ProbeSign, Roster};
+use super::health::{Drain, ExchangeEnded, HealthChange, Known, ProbeSign, Roster};
 use super::pool::PoolKey;
 use super::pool_build::static_part;
 use super::quorum;
@@ -49,6 +49,11 @@ impl Serving {
                 self.book.quarantine(&ended.backend, now);
             }
         }
+    }
+
+    /// An operator takes a backend out, or puts it back. The view follows with the next [`Serving::update`].
+    pub fn drain(&mut self, drain: &Drain) {
+        self.book.drain(&drain.backend, drain.out);
     }
 
     /// Ends the quarantines that are over. The view follows with the next [`Serving::update`].

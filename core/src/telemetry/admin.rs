@@ -1,33 +1,191 @@
-//! The admin listener's answers (data-plane 2, 7).
+//! The admin listener's answers (data-plane 1, 2, 7): the same bytes from both shells.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use http::{Method, Response, StatusCode};
+use core::net::IpAddr;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
+};
+use http::{Method, Response, StatusCode, Uri};
+use std::borrow::Cow;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
+use super::export::Levels;
+use super::metrics::Metrics;
+use super::state;
+use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::desired::Backend;
+use crate::exchange::selection::Ask;
+use crate::exchange::{Figures, Loads, Node, Question, States, decode, explain};
 use crate::secret::Secret;
+use crate::serving::{Drain, ModelPool};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
 
-/// The answer to a request of these parts; every path needs `token` (`admin.token`) when there is one. `export` is asked
-/// only for what is shown.
+/// The status page: one file, nothing fetched from elsewhere. It holds no data, and asks `/admin/state` for it.
+const PAGE: &str = include_str!("page.html");
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What the answers are made of: one view of a node and what its requests share.
+#[derive(Debug, Clone, Copy)]
+pub struct Desk<'a> {
+    /// The shell's version.
+    pub version: &'static str,
+    /// The node.
+    pub node: Node<'a>,
+    /// Its draws and ledgers.
+    pub states: &'a States,
+    /// Its counts.
+    pub metrics: &'a Metrics,
+}
+
+/// The answer to a request for `uri`, and what the shell is to tell the worker. `token` is `admin.token`: when there is one every path needs it but the page's own,
+/// which holds nothing; what changes something needs one in any case.
 pub fn answer(
     method: &Method,
-    path: &str,
+    uri: &Uri,
     headers: &HeaderMap,
     token: Option<&Secret>,
-    export: impl FnOnce() -> String,
-) -> Response<String> {
+    desk: &Desk<'_>,
+) -> (Response<String>, Option<Drain>) {
+    let reads = [Method::GET, Method::HEAD].contains(method);
+    let path = uri.path();
+    if path == "/admin/" && reads {
+        return (page(), None);
+    }
     if token.is_some_and(|token| !shows(headers, token)) {
         let message = "the admin listener needs `Authorization: Bearer <admin.token>`\n";
-        let mut refusal = of(StatusCode::UNAUTHORIZED, PLAIN, message.to_owned());
+        let mut refusal = of(StatusCode::UNAUTHORIZED, PLAIN, message);
         refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return refusal;
+        return (refusal, None);
     }
-    match path {
-        "/metrics" if [Method::GET, Method::HEAD].contains(method) => of(StatusCode::OK, OPEN_METRICS, export()),
-        "/metrics" => of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET /metrics, please\n".to_owned()),
-        _ => of(StatusCode::NOT_FOUND, PLAIN, format!("{path} is not here; the admin listener has /metrics\n")),
+    let response = match path {
+        "/metrics" if reads => of(StatusCode::OK, OPEN_METRICS, desk.export()),
+        "/admin/state" if reads => of(StatusCode::OK, JSON, state::state(desk).to_string()),
+        "/admin/explain" if reads => explained(uri.query().unwrap_or_default(), desk),
+        "/metrics" | "/admin/" | "/admin/state" | "/admin/explain" => {
+            of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, format!("{path} takes GET\n"))
+        }
+        _ => match path.strip_prefix("/admin/backends/").and_then(|rest| rest.rsplit_once('/')) {
+            Some((name, verb @ ("drain" | "undrain"))) => {
+                return drained(method, name, verb == "drain", token.is_some(), desk);
+            }
+            _ => of(
+                StatusCode::NOT_FOUND,
+                PLAIN,
+                format!(
+                    "{path} is not here; the admin listener has /metrics, /admin/, /admin/state, /admin/explain and \
+                     /admin/backends/NAME/drain or undrain\n"
+                ),
+            ),
+        },
+    };
+    (response, None)
+}
+
+/// For the shell: what was to be told to the worker was lost, since too much is on its way there.
+pub fn busy() -> Response<String> {
+    of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the worker is busy; nothing was changed, send it again\n")
+}
+
+impl Desk<'_> {
+    fn export(&self) -> String {
+        let Node { view, control, now, .. } = self.node;
+        self.metrics.export(Levels::of(self.version, view, control, now.moment))
+    }
+}
+
+fn page() -> Response<String> {
+    let mut page = of(StatusCode::OK, HTML, PAGE);
+    page.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    page
+}
+
+fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
+    let mut question = Question::default();
+    let mut json = false;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = value.replace('+', " ");
+        let Some(value) = decode(&value) else {
+            return bad(format!("{name} is not percent-encoded UTF-8\n"));
+        };
+        let given = (!value.is_empty()).then(|| value.clone().into_owned());
+        match name {
+            "model" => question.model = value.as_ref().into(),
+            "key_id" => question.key_id = given,
+            "host" => question.host = given,
+            "client_ip" => match value.parse::<IpAddr>() {
+                Ok(address) => question.client = Some(address.to_canonical()),
+                Err(_) if value.is_empty() => {}
+                Err(_) => return bad("client_ip is no address; write one such as 192.0.2.7\n".to_owned()),
+            },
+            "format" => json = value == "json",
+            _ => return bad(format!("{name} is not known here; ask with model, key_id, client_ip, host, format\n")),
+        }
+    }
+    if question.model.is_empty() {
+        return bad("model is missing: GET /admin/explain?model=NAME\n".to_owned());
+    }
+    let mut figures = Looking { states: desk.states, desk };
+    let told = explain(&question, desk.node, &mut figures);
+    if json {
+        let text = serde_json::to_string(&told).unwrap_or_default();
+        return of(StatusCode::OK, JSON, text + "\n");
+    }
+    of(StatusCode::OK, PLAIN, told.to_string())
+}
+
+fn drained(
+    method: &Method,
+    name: &str,
+    out: bool,
+    has_token: bool,
+    desk: &Desk<'_>,
+) -> (Response<String>, Option<Drain>) {
+    if *method != Method::POST {
+        return (of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "draining takes POST\n"), None);
+    }
+    if !has_token {
+        return (of(StatusCode::FORBIDDEN, PLAIN, "set admin.token: nothing is changed here without one\n"), None);
+    }
+    if !cfg!(feature = "appproxy-common") {
+        return (of(StatusCode::NOT_IMPLEMENTED, PLAIN, "this build judges no backends, so it drains none\n"), None);
+    }
+    let backend = decode(name).and_then(|name| desk.node.view.backend(&name).cloned());
+    let Some(backend) = backend else {
+        return (of(StatusCode::NOT_FOUND, PLAIN, "there is no backend of this name; /admin/state names them\n"), None);
+    };
+    let text = match out {
+        true => format!(
+            "{} takes no new requests on this node until it is undrained, or the worker starts anew\n",
+            backend.name
+        ),
+        false => format!("{} takes requests as its health says\n", backend.name),
+    };
+    (of(StatusCode::OK, PLAIN, text), Some(Drain { backend: backend.name.clone(), out }))
+}
+
+/// What an explanation reads of the shared states, nothing of it changed.
+struct Looking<'a> {
+    states: &'a States,
+    desk: &'a Desk<'a>,
+}
+
+impl Figures for Looking<'_> {
+    fn rate(&mut self, key: &LedgerKey, limit: u32) -> RateFigures {
+        self.states.ledger(key).look(key, limit, self.desk.node.now.moment)
+    }
+
+    fn next(&mut self, pool: &ModelPool, ask: &Ask<'_>) -> Option<Arc<Backend>> {
+        self.states.selection(&pool.key).look_ahead(pool, ask)
+    }
+
+    fn loads(&self) -> &Loads {
+        self.states.loads()
     }
 }
 
@@ -38,40 +196,18 @@ fn shows(headers: &HeaderMap, token: &Secret) -> bool {
     })
 }
 
-fn of(status: StatusCode, content_type: &'static str, text: String) -> Response<String> {
-    let mut response = Response::new(text);
+fn bad(text: String) -> Response<String> {
+    of(StatusCode::BAD_REQUEST, PLAIN, text)
+}
+
+fn of(status: StatusCode, content_type: &'static str, text: impl Into<Cow<'static, str>>) -> Response<String> {
+    let mut response = Response::new(text.into().into_owned());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(method: &Method, path: &str, shown: Option<&str>, token: Option<&Secret>) -> u16 {
-        let mut headers = HeaderMap::new();
-        if let Some(shown) = shown {
-            headers.insert(AUTHORIZATION, HeaderValue::from_str(shown).expect("header"));
-        }
-        answer(method, path, &headers, token, || "text".to_owned()).status().as_u16()
-    }
-
-    #[test]
-    fn every_path_needs_the_token_when_there_is_one() {
-        let token = Secret::new("t0ken");
-        let token = Some(&token);
-        assert_eq!(status(&Method::GET, "/metrics", None, None), 200);
-        assert_eq!(status(&Method::POST, "/metrics", None, None), 405);
-        assert_eq!(status(&Method::GET, "/elsewhere", None, None), 404);
-        for path in ["/metrics", "/elsewhere"] {
-            for shown in
-                [None, Some("Bearer"), Some("Bearer "), Some("Bearer t0ke"), Some("Basic t0ken"), Some("t0ken")]
-            {
-                assert_eq!(status(&Method::GET, path, shown, token), 401, "{path} {shown:?}");
-            }
-        }
-        assert_eq!(status(&Method::GET, "/metrics", Some("bearer t0ken"), token), 200);
-        assert_eq!(status(&Method::GET, "/elsewhere", Some("Bearer t0ken"), token), 404);
-    }
-}
+#[path = "admin_tests.rs"]
+mod tests;

@@ -3,8 +3,36 @@
 use core::time::Duration;
 
 use super::counts::Counts;
+use super::metrics::Metrics;
+use super::notices::Noticed;
 use crate::serving::Health;
-use crate::worker::Event;
+use crate::time::Moment;
+use crate::worker::{Event, Severity};
+
+impl Metrics {
+    /// One event of the control plane: counted, and kept when the status page shows it.
+    pub fn event(&self, event: &Event, now: Moment) {
+        self.counts().event(event);
+        let (severity, code, text) = match event {
+            Event::Notice { severity, code, text } => {
+                let severity = match severity {
+                    Severity::Info => "info",
+                    Severity::Warning => "warning",
+                    Severity::Error => "error",
+                };
+                (severity, code.clone().into_owned(), text.clone())
+            }
+            Event::Malformed(malformed) => ("warning", "malformed".to_owned(), malformed.to_string()),
+            Event::Health(change) => {
+                let severity = if change.to.serves() { "info" } else { "warning" };
+                let text = format!("{}: {} -> {} ({})", change.backend, change.from, change.to, change.why);
+                (severity, "health".to_owned(), text)
+            }
+            _ => return,
+        };
+        self.notices().keep(Noticed { at: now, severity, code, text });
+    }
+}
 
 impl Counts {
     /// One event of the control plane.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::counts::Counts;
 use super::export::{Levels, export};
 use super::gauge::Gauge;
+use super::notices::Notices;
 
 /// How many parts the counts are cut into, so that threads do not queue at one lock.
 const PARTS: usize = 16;
@@ -21,6 +22,7 @@ pub struct Metrics {
     pub connections: Gauge,
     /// The configuration file was refused as last read.
     refused: AtomicBool,
+    notices: Mutex<Notices>,
 }
 
 impl Metrics {
@@ -35,6 +37,11 @@ impl Metrics {
     pub fn reloaded(&self, outcome: &'static str) {
         self.refused.store(outcome == "refused", Ordering::Relaxed);
         self.counts().reloaded(outcome);
+    }
+
+    /// The last notices; hold the lock for one call.
+    pub fn notices(&self) -> MutexGuard<'_, Notices> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets every part do something.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::call::CallEnded;
 use super::output::AckId;
 use super::probe::ProbeEnded;
-use crate::serving::{ExchangeEnded, Generation, Reconfigured};
+use crate::serving::{Drain, ExchangeEnded, Generation, Reconfigured, Testimony};
 use crate::wire::event::BusEvent;
 use crate::wire::malformed::Malformed;
 
@@ -35,6 +35,8 @@ pub enum Input {
     AckSent(AckId),
     /// An ack could not be published.
     AckFailed(AckId),
+    /// An operator takes a backend out on this node, or puts it back.
+    Drain(Drain),
     /// Time passed. Early ones are harmless, late ones are only late.
     Tick,
     /// The configuration is another one (data-plane 8).
@@ -43,4 +45,13 @@ pub enum Input {
     Shutdown,
     /// The last request has ended: leave the coordinator and stop.
     Drained,
+}
+
+impl From<Testimony> for Input {
+    fn from(said: Testimony) -> Self {
+        match said {
+            Testimony::Ended(ended) => Self::ExchangeEnded(ended),
+            Testimony::Drain(drain) => Self::Drain(drain),
+        }
+    }
 }

@@ -177,6 +177,7 @@ impl Worker {
                 }
             }
             Input::AckFailed(id) => self.ack_failed(id),
+            Input::Drain(drain) => self.serving.drain(&drain),
             Input::Tick => {}
             Input::Configured(fresh) => self.configured(*fresh),
             Input::Shutdown => self.shut_down(),

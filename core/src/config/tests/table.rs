@@ -42,6 +42,38 @@ fn the_defaults_of_the_table_are_those_in_force() {
 }
 
 #[test]
+fn the_reference_in_the_repository_is_that_of_the_table() {
+    let page = crate::config::reference();
+    let written = include_str!("../../../docs/configuration.md");
+    assert!(
+        page == written,
+        "core/docs/configuration.md is out of date: write it anew with `appproxy-worker check --reference`"
+    );
+    for doc in KEYS {
+        assert_eq!(page.matches(&format!("| `{}` |", doc.key)).count(), 1, "{}", doc.key);
+        assert!(!doc.meaning.contains('|') && !doc.default.contains('|'), "{} would break its table", doc.key);
+    }
+}
+
+#[test]
+fn the_schema_knows_every_key() {
+    let schema: serde_json::Value = serde_json::from_str(&crate::config::schema()).expect("JSON");
+    for doc in KEYS {
+        let mut at = &schema;
+        for name in doc.key.split('.') {
+            let (name, listed) = name.strip_suffix("[]").map_or((name, false), |name| (name, true));
+            at = &at["properties"][name];
+            at = if listed { &at["items"] } else { at };
+        }
+        let meaning = at["description"].as_str().unwrap_or_else(|| panic!("{} is not in the schema", doc.key));
+        assert!(meaning.starts_with(doc.meaning), "{}", doc.key);
+    }
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(schema["properties"]["mcp"]["deprecated"], true);
+    assert_eq!(schema["properties"]["appproxy_router"]["required"], serde_json::json!(["enabled"]));
+}
+
+#[test]
 fn the_words_of_the_table_are_those_accepted() {
     for doc in KEYS.iter().filter(|doc| !doc.key.contains("[]") && !doc.key.starts_with("appproxy")) {
         let Kind::Choice(words) = doc.kind else { continue };

@@ -159,6 +159,14 @@ impl Book {
         self.settle(&name, from, why);
     }
 
+    /// An operator takes a backend out, or puts it back.
+    pub(in crate::serving) fn drain(&mut self, name: &str, out: bool) {
+        let Some((name, record)) = entry(&mut self.records, name) else { return };
+        let from = record.health();
+        record.drained = out;
+        self.settle(&name, from, "operator");
+    }
+
     /// When a quarantine ends; `None`: it is in none.
     pub(in crate::serving) fn released_at(&self, name: &str) -> Option<Moment> {
         self.records.get(name)?.traffic.until()

@@ -45,18 +45,21 @@ pub enum Health {
     Down,
     /// Failed live traffic: out for a while, whatever its probes say.
     Quarantined,
+    /// Taken out by an operator, on this node and until it starts anew; what runs there ends there.
+    Drained,
 }
 
 impl Health {
     /// Every state, in order.
-    pub const ALL: [Self; 5] = [Self::Unknown, Self::Ready, Self::WarmingUp, Self::Down, Self::Quarantined];
+    pub const ALL: [Self; 6] =
+        [Self::Unknown, Self::Ready, Self::WarmingUp, Self::Down, Self::Quarantined, Self::Drained];
 
     /// Whether it takes new requests.
     #[must_use]
     pub const fn serves(self) -> bool {
         match self {
             Self::Unknown | Self::Ready => true,
-            Self::WarmingUp | Self::Down | Self::Quarantined => false,
+            Self::WarmingUp | Self::Down | Self::Quarantined | Self::Drained => false,
         }
     }
 
@@ -69,6 +72,7 @@ impl Health {
             Self::WarmingUp => "warming_up",
             Self::Down => "down",
             Self::Quarantined => "quarantined",
+            Self::Drained => "drained",
         }
     }
 }
@@ -92,6 +96,9 @@ pub struct HealthCounts {
     pub down: usize,
     /// [`Health::Quarantined`].
     pub quarantined: usize,
+    /// [`Health::Drained`].
+    #[serde(default)]
+    pub drained: usize,
 }
 
 impl HealthCounts {
@@ -104,6 +111,7 @@ impl HealthCounts {
             Health::WarmingUp => self.warming_up,
             Health::Down => self.down,
             Health::Quarantined => self.quarantined,
+            Health::Drained => self.drained,
         }
     }
 
@@ -114,8 +122,27 @@ impl HealthCounts {
             Health::WarmingUp => &mut self.warming_up,
             Health::Down => &mut self.down,
             Health::Quarantined => &mut self.quarantined,
+            Health::Drained => &mut self.drained,
         }
     }
+}
+
+/// An operator takes a backend out on this node, or puts it back (data-plane 2, `/admin/backends`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Its name; one that is not there is passed over.
+    pub backend: Arc<str>,
+    /// Out, or back in.
+    pub out: bool,
+}
+
+/// What is said of a backend on this node, on its way to whoever judges.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Testimony {
+    /// By a request.
+    Ended(ExchangeEnded),
+    /// By an operator.
+    Drain(Drain),
 }
 
 /// A backend's state changed.
@@ -128,7 +155,7 @@ pub struct HealthChange {
     /// What it is.
     pub to: Health,
     /// By what: `probe`, `traffic`, `quarantine_over`, `needed` (quarantine ended early, too few others were left),
-    /// `moved` (another address), `not_probed` (probes were turned off).
+    /// `moved` (another address), `not_probed` (probes were turned off), `operator` (drained, or not any more).
     pub why: Cow<'static, str>,
 }
 

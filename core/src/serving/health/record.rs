@@ -60,6 +60,9 @@ pub(super) struct Record {
     bad: u32,
     /// It warmed up for too long and has only said 503 since: it stays down.
     spent: bool,
+    /// An operator took it out.
+    #[serde(default)]
+    pub(super) drained: bool,
     pub(super) traffic: Traffic,
     pub(super) served: Option<Arc<[Arc<str>]>>,
 }
@@ -72,6 +75,7 @@ impl Record {
             good: 0,
             bad: 0,
             spent: false,
+            drained: false,
             traffic: Traffic::default(),
             served: None,
         }
@@ -83,6 +87,7 @@ impl Record {
 
     pub(super) const fn health(&self) -> Health {
         match self.probed {
+            _ if self.drained => Health::Drained,
             Probed::Down => Health::Down,
             Probed::WarmingUp { .. } => Health::WarmingUp,
             Probed::Unknown | Probed::Ready if self.traffic.quarantined() => Health::Quarantined,

@@ -8,6 +8,7 @@ use super::super::call::Call;
 use super::super::input::Input;
 use super::super::output::{AckTicket, Command, Event, Output};
 use super::line::Ended;
+use crate::serving::Drain;
 use crate::wire::envelope::CIRCUIT_ADDED;
 
 /// One output on one line of JSON. Of the ack for circuits, the echo is left out.
@@ -94,6 +95,8 @@ pub(super) fn input(input: &Input) -> String {
         Input::CallEnded(ended) => format!("call {} ended", ended.id().0),
         Input::ProbeEnded(ended) => format!("probe {} ended", ended.id().0),
         Input::ExchangeEnded(ended) => format!("exchange with {} ended: {:?}", ended.backend, ended.end),
+        Input::Drain(Drain { backend, out: true }) => format!("{backend} drained"),
+        Input::Drain(Drain { backend, out: false }) => format!("{backend} not drained any more"),
         Input::Started => "started".to_owned(),
         Input::BusUp => "bus up".to_owned(),
         Input::Tick => "tick".to_owned(),

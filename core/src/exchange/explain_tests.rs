@@ -1,0 +1,170 @@
+//! The explanation is the request: same verdict, same candidates, same next replica, and nothing counted.
+
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::access::address::Peer;
+use crate::access::rate_ledger::RateLedger;
+use crate::exchange::selection::Selection;
+use crate::exchange::testing::{World, chat, desired, request, said};
+use crate::exchange::{Fallbacks, KeyGate};
+use crate::time::Moment;
+use crate::wire::circuit::Ratio;
+
+struct Held<'a> {
+    ledger: &'a mut RateLedger,
+    selection: &'a Selection,
+    now: Moment,
+}
+
+impl Figures for Held<'_> {
+    fn rate(&mut self, key: &LedgerKey, limit: u32) -> RateFigures {
+        self.ledger.look(key, limit, self.now)
+    }
+
+    fn next(&mut self, pool: &ModelPool, ask: &Ask<'_>) -> Option<Arc<Backend>> {
+        self.selection.look_ahead(pool, ask)
+    }
+
+    fn loads(&self) -> &Loads {
+        self.selection.loads()
+    }
+}
+
+fn told(world: &mut World, key: Option<&str>, model: &str) -> Explanation {
+    let client = match world.peer {
+        Peer::Ip(address) => Some(address),
+        Peer::Unix => None,
+    };
+    let question = Question { model: model.into(), key_id: key.map(|key| format!("id-of-{key}")), client, host: None };
+    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let mut held = Held { ledger: &mut world.ledger, selection: &world.selection, now: world.now.moment };
+    explain(&question, node, &mut held)
+}
+
+fn code(told: &Explanation) -> String {
+    told.refusal.as_ref().map_or("served".to_owned(), |refusal| format!("{} {}", refusal.status, refusal.code))
+}
+
+#[test]
+fn each_refusal_is_the_last_step_and_says_what_would_change_it() {
+    let mut world = World::new();
+    let cases = [
+        (None, "m1", "401 missing_api_key", "key"),
+        (Some("nobody"), "m1", "401 invalid_api_key", "key"),
+        (Some("office"), "m1", "403 ip_not_allowed", "address"),
+        (Some("zero"), "m1", "429 rate_limit_exceeded", "rate"),
+        (Some("some"), "two", "403 model_not_allowed", "model"),
+        (Some("all"), "nope", "404 model_not_found", "model"),
+        (Some("all"), "empty", "503 model_unavailable", "replica"),
+        (Some("root"), "claude", "501 not_supported", "replica"),
+    ];
+    for (key, model, expected, gate) in cases {
+        let told = told(&mut world, key, model);
+        assert_eq!(code(&told), expected, "{key:?} {model}");
+        let last = told.steps.last().expect("a step");
+        assert_eq!((last.gate, last.passes, told.served), (gate, false, false), "{key:?} {model}");
+        assert!(last.to_change.is_some());
+        assert!(told.steps.iter().rev().skip(1).all(|step| step.passes));
+        let text = told.to_string();
+        assert!(text.contains("REFUSES") && text.contains("to change it: "), "{text}");
+    }
+}
+
+#[test]
+fn a_served_model_shows_its_tree() {
+    let mut world = World::new();
+    let told = told(&mut world, Some("all"), "two");
+    assert!(told.served, "{told:?}");
+    let pool = told.pool.as_ref().expect("a pool");
+    let shares: Vec<f64> = pool.replicas().map(|replica| replica.share).collect();
+    assert_eq!(shares, [0.5, 0.5]);
+    assert_eq!(pool.source, "publication two");
+    let text = told.to_string();
+    assert!(text.starts_with("two: served\n") && text.contains("50.0 %") && text.contains("<- next"), "{text}");
+    let json = serde_json::to_value(&told).expect("JSON");
+    assert_eq!(json["pool"]["endpoints"][0]["groups"][0]["replicas"][0]["address"], "10.9.9.9:9000");
+}
+
+#[test]
+fn asking_changes_nothing() {
+    let mut world = World::new();
+    let before = told(&mut world, Some("three"), "two");
+    for _ in 0..10 {
+        assert_eq!(told(&mut world, Some("three"), "two"), before);
+    }
+    assert_eq!(world.selection.pools(), 0);
+    assert!(world.ledger.is_empty());
+}
+
+fn world(ratios: &[f64; 2], gate: KeyGate, chain: Option<&str>, client: &str) -> World {
+    let mut world = World::new();
+    let mut wanted = desired();
+    let circuits: Vec<_> = wanted.circuits().values().cloned().collect();
+    for mut circuit in circuits {
+        for (route, ratio) in circuit.routes.iter_mut().zip(ratios) {
+            route.traffic_ratio = Ratio(*ratio);
+        }
+        wanted.upsert_circuit(circuit);
+    }
+    let keys = crate::exchange::testing::keys();
+    wanted.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
+    world.show(&mut wanted);
+    world.rules.key_gate = gate;
+    if let Some(chain) = chain {
+        let chains: BTreeMap<Arc<str>, Vec<Arc<str>>> =
+            ["m1", "two", "empty"].into_iter().map(|model| (model.into(), vec![chain.into()])).collect();
+        world.rules.fallbacks = Fallbacks::new(&chains);
+    }
+    world.peer = Peer::Ip(client.parse().expect("an address"));
+    world
+}
+
+proptest! {
+    #[test]
+    fn the_explanation_is_what_happens(
+        key in prop::sample::select(vec![None, Some("all"), Some("some"), Some("three"), Some("zero"), Some("office"), Some("old"), Some("root"), Some("nobody")]),
+        model in prop::sample::select(vec!["m1", "a1", "org/c", "two", "empty", "gpt", "g", "claude", "gemini", "nope"]),
+        client in prop::sample::select(vec!["10.1.2.3", "192.0.2.1", "::ffff:10.0.0.9", "2001:db8::1"]),
+        gate in prop::sample::select(vec![KeyGate::Open, KeyGate::Permissive, KeyGate::Blocking, KeyGate::Published]),
+        chain in prop::sample::select(vec![None, Some("m1"), Some("two"), Some("gpt"), Some("nope")]),
+        ratios in prop::array::uniform2(prop::sample::select(vec![0.0, 0.5, 1.0, 3.0])),
+        before in 0..7_usize,
+        after_the_end in any::<bool>(),
+    ) {
+        let mut world = world(&ratios, gate, chain, client);
+        if after_the_end {
+            world.now.wall.0 += 1;
+        }
+        let head = |key: Option<&str>| key.map_or_else(|| request("POST", "/v1/chat/completions", &[]), chat);
+        for _ in 0..before {
+            let _ = world.first(head(key), model);
+        }
+        let told = told(&mut world, key, model);
+        let mut seen = BTreeSet::new();
+        match world.first(head(key), model) {
+            Ok((attempt, _)) => {
+                prop_assert_eq!(code(&told), "served");
+                match &told.next {
+                    Some(next) => {
+                        prop_assert_eq!(next, &attempt.backend().name);
+                        seen.insert(next.clone());
+                    }
+                    None => prop_assert!(told.fallback.iter().any(|stand_in| stand_in.can_serve)),
+                }
+            }
+            Err(answer) => prop_assert_eq!(code(&told), said(&answer)),
+        }
+        // The candidates are those that requests really reach.
+        if told.next.is_some() && key != Some("three") {
+            for _ in 0..24 {
+                if let Ok((attempt, _)) = world.first(head(key), model) {
+                    seen.insert(attempt.backend().name.clone());
+                }
+            }
+            let shown: BTreeSet<Arc<str>> = told.pool.iter().flat_map(PoolShown::replicas).filter(|one| one.share > 0.0).map(|one| one.backend.clone()).collect();
+            prop_assert_eq!(seen, shown);
+        }
+    }
+}

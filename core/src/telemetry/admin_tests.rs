@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::notices::Noticed;
+use super::*;
+use crate::exchange::{Control, ExchangeRules, KeyGate, OperatorKey, OperatorKeys, token_hash};
+use crate::seed::{Draws, Seed};
+use crate::serving::{Serving, ServingSettings, ServingView, StaticBackend, StaticModel};
+use crate::time::{Moment, Now, UnixMillis};
+
+struct World {
+    rules: ExchangeRules,
+    view: Arc<ServingView>,
+    control: Control,
+    states: States,
+    metrics: Metrics,
+}
+
+const MARKED: &str = "s3cr3t-marker-0123456789";
+
+impl World {
+    fn new() -> Self {
+        let backend = StaticBackend {
+            name: "one/two".into(),
+            kind: crate::desired::BackendKind::Vllm,
+            tls: false,
+            host: "10.0.0.1".into(),
+            port: 8000,
+            base_path: "".into(),
+            credential: Some(Secret::new(MARKED)),
+            weight: 1,
+            models: vec![StaticModel { name: "chat".into(), aliases: vec!["c".into()] }],
+            probed: true,
+        };
+        let key = OperatorKey {
+            id: "ci".into(),
+            hash: token_hash(&Secret::new(MARKED)),
+            allowed_models: Vec::new(),
+            rate_limit: Some(2),
+            allowed_client_ips: None,
+            expires_at: None,
+        };
+        Self {
+            rules: ExchangeRules {
+                key_gate: KeyGate::Blocking,
+                operator_keys: OperatorKeys::new([key]),
+                ..ExchangeRules::default()
+            },
+            view: Serving::new(&ServingSettings { backends: vec![backend], ..ServingSettings::default() })
+                .view()
+                .clone(),
+            control: Control::Alone { leaving: false },
+            states: States::new(Draws::new(Seed::from_number(1))),
+            metrics: Metrics::default(),
+        }
+    }
+
+    fn ask(
+        &self,
+        method: &Method,
+        uri: &str,
+        shown: Option<&str>,
+        token: Option<&str>,
+    ) -> (u16, String, Option<Drain>) {
+        let mut headers = HeaderMap::new();
+        if let Some(shown) = shown {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(shown).expect("header"));
+        }
+        let now = Now { moment: Moment::from_millis(9_000), wall: UnixMillis(1_700_000_000_000) };
+        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now };
+        let desk = Desk { version: "9.9.9", node, states: &self.states, metrics: &self.metrics };
+        let token = token.map(Secret::new);
+        let (response, drain) = answer(method, &uri.parse().expect("uri"), &headers, token.as_ref(), &desk);
+        (response.status().as_u16(), response.into_body(), drain)
+    }
+
+    fn get(&self, uri: &str) -> (u16, String) {
+        let (status, body, drain) = self.ask(&Method::GET, uri, None, None);
+        assert_eq!(drain, None);
+        (status, body)
+    }
+}
+
+#[test]
+fn everything_but_the_empty_page_needs_the_token_when_there_is_one() {
+    let world = World::new();
+    assert_eq!(world.get("/metrics").0, 200);
+    assert_eq!(world.get("/elsewhere").0, 404);
+    assert_eq!(world.ask(&Method::POST, "/metrics", None, None).0, 405);
+    for path in ["/metrics", "/admin/state", "/admin/explain?model=chat", "/elsewhere"] {
+        for shown in [None, Some("Bearer"), Some("Bearer "), Some("Bearer t0ke"), Some("Basic t0ken"), Some("t0ken")] {
+            assert_eq!(world.ask(&Method::GET, path, shown, Some("t0ken")).0, 401, "{path} {shown:?}");
+        }
+    }
+    for verb in ["drain", "undrain"] {
+        let path = format!("/admin/backends/one%2Ftwo/{verb}");
+        let (status, _, drain) = world.ask(&Method::POST, &path, None, Some("t0ken"));
+        assert_eq!((status, drain), (401, None));
+    }
+    assert_eq!(world.ask(&Method::GET, "/metrics", Some("bearer t0ken"), Some("t0ken")).0, 200);
+    let (status, page, _) = world.ask(&Method::GET, "/admin/", None, Some("t0ken"));
+    assert!(status == 200 && !page.contains("chat") && !page.contains("http://") && !page.contains("https://"));
+}
+
+#[test]
+fn the_state_shows_the_tree_and_no_secret() {
+    let world = World::new();
+    let text = "a notice".to_owned();
+    world.metrics.notices().keep(Noticed {
+        at: Moment::from_millis(4_000),
+        severity: "info",
+        code: "started".into(),
+        text,
+    });
+    let (status, body) = world.get("/admin/state");
+    let state: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(status, 200);
+    assert_eq!(state["kind"], "plain router");
+    let [model] = state["models"].as_array().expect("models").as_slice() else { panic!("{body}") };
+    assert_eq!(model["names"], serde_json::json!(["c", "chat"]));
+    let replica = &model["pool"]["endpoints"][0]["groups"][0]["replicas"][0];
+    assert_eq!(
+        (&replica["share"], &replica["address"], &replica["health"]),
+        (&1.0.into(), &"10.0.0.1:8000".into(), &"unknown".into())
+    );
+    assert_eq!(state["notices"][0]["seconds_ago"], 5);
+    assert!(!body.contains(MARKED) && !body.contains("hash"), "{body}");
+}
+
+#[test]
+fn explain_answers_for_people_and_for_programs() {
+    let world = World::new();
+    let (status, text) = world.get("/admin/explain?model=chat&key_id=ci&client_ip=10.0.0.9");
+    assert!(status == 200 && text.starts_with("chat: served\n") && text.contains("2 of 2 requests a minute"), "{text}");
+    let (_, text) = world.get("/admin/explain?model=chat&key_id=nobody");
+    assert!(text.contains("refused with 401 invalid_api_key"), "{text}");
+    let (_, json) = world.get("/admin/explain?model=ch%61t&format=json");
+    let told: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(told["refusal"]["code"], "missing_api_key");
+    for (query, expected) in [
+        ("", "model is missing"),
+        ("model=a&client_ip=here", "no address"),
+        ("model=%f", "percent"),
+        ("modl=a", "not known"),
+    ] {
+        let (status, text) = world.get(&format!("/admin/explain?{query}"));
+        assert!(status == 400 && text.contains(expected), "{query}: {text}");
+    }
+}
+
+#[test]
+#[cfg(feature = "appproxy-common")]
+fn draining_needs_a_token_and_a_backend() {
+    let world = World::new();
+    let post = |path: &str, token: Option<&str>| world.ask(&Method::POST, path, Some("Bearer t0ken"), token);
+    let drain = |out| Some(Drain { backend: "one/two".into(), out });
+    let (status, _, told) = post("/admin/backends/one%2Ftwo/drain", Some("t0ken"));
+    assert_eq!((status, told), (200, drain(true)));
+    let (status, _, told) = post("/admin/backends/one%2Ftwo/undrain", Some("t0ken"));
+    assert_eq!((status, told), (200, drain(false)));
+    assert_eq!(post("/admin/backends/one%2Ftwo/drain", None).0, 403);
+    assert_eq!(post("/admin/backends/three/drain", Some("t0ken")).0, 404);
+    assert_eq!(post("/admin/backends/one%2Ftwo/explode", Some("t0ken")).0, 404);
+    assert_eq!(world.ask(&Method::GET, "/admin/backends/x/drain", Some("Bearer t0ken"), Some("t0ken")).0, 405);
+}
