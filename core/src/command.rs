@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_checked_file_is_shown_with_what_is_to_be_known() {
-        let loaded = load(Path::new("a.yaml"), Ok::<_, String>(String::new()), &|_| None).expect("defaults");
+        let given = BTreeMap::new();
+        let loaded = load(Path::new("a.yaml"), Ok::<_, String>(String::new()), &|_| None, &given).expect("defaults");
         let (shown, remarks) = check(Path::new("a.yaml"), &loaded);
         assert!(shown.contains("server:"), "{shown}");
         assert_eq!(remarks.lines().count(), loaded.warnings.len() + loaded.not_in_effect.len());
