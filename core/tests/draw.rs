@@ -1,6 +1,7 @@
 //! The nested draw, held against exact rational arithmetic (worker-protocol 6.1; known trap H3).
 
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
+#![allow(clippy::disallowed_methods, reason = "threads share a picker as they do in a shell")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,6 +96,18 @@ impl Stray {
 
 /// The largest window errors over a run: of endpoints and of replicas. `between` may pick for further attempts.
 fn errors(endpoints: &[Endpoint], pool: &ModelPool, mut between: impl FnMut(&mut Selection, usize)) -> (f64, f64) {
+    let (mut selection, mut n) = (Selection::new(), 0);
+    errors_over(endpoints, WINDOW, || {
+        if n > 0 {
+            between(&mut selection, n);
+        }
+        n += 1;
+        selection.pick(pool, &[]).expect("something can serve").name.clone()
+    })
+}
+
+/// The same over so many picks as `pick` gives them.
+fn errors_over(endpoints: &[Endpoint], picks: usize, mut pick: impl FnMut() -> Arc<str>) -> (f64, f64) {
     let all: i128 = endpoints.iter().map(|(ratio, _)| i128::from(*ratio)).sum();
     let mut by_endpoint = Vec::new();
     let mut by_replica = BTreeMap::new();
@@ -109,17 +122,15 @@ fn errors(endpoints: &[Endpoint], pool: &ModelPool, mut between: impl FnMut(&mut
             }
         }
     }
-    let mut selection = Selection::new();
-    for n in 1..=WINDOW {
-        let picked = selection.pick(pool, &[]).expect("something can serve");
-        let endpoint: usize = picked.name.split('/').next().unwrap().parse().unwrap();
+    for n in 1..=picks {
+        let picked = pick();
+        let endpoint: usize = picked.split('/').next().unwrap().parse().unwrap();
         by_endpoint[endpoint].pick(n);
-        by_replica.get_mut(&*picked.name).unwrap().pick(n);
-        between(&mut selection, n);
+        by_replica.get_mut(&*picked).unwrap().pick(n);
     }
     let worst = |strays: &mut dyn Iterator<Item = &mut Stray>| {
         strays.fold(0.0, |worst: f64, stray| {
-            stray.look(WINDOW);
+            stray.look(picks);
             worst.max(stray.window_error())
         })
     };
@@ -203,6 +214,47 @@ proptest! {
         let shares = pool.shares();
         prop_assert!(shares.iter().all(|(_, share)| (0.0..=1.0).contains(share)));
     }
+}
+
+/// The strays of a list of picks, in their order.
+fn errors_of(endpoints: &[Endpoint], picks: &[Arc<str>]) -> (f64, f64) {
+    let mut order = picks.iter();
+    errors_over(endpoints, picks.len(), || order.next().expect("so many were picked").clone())
+}
+
+/// One picker under its lock, as a shell has it, taken by eight threads, which also try again and hold what they got.
+#[test]
+fn eight_threads_stray_no_further_than_twice() {
+    const THREADS: usize = 8;
+    let endpoints: Vec<Endpoint> =
+        (1..=50_u32).map(|e| (e * 7 % 23 + 1, vec![(100, (1..=e).map(|r| r * 5 % 11 + 1).collect())])).collect();
+    let pool = pool(&endpoints, RoutingWeights::Normalised, 1.0);
+    let shared = std::sync::Mutex::new((Selection::new(), Vec::with_capacity(WINDOW)));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (shared, pool) = (&shared, &pool);
+            scope.spawn(move || {
+                for n in 0..WINDOW / THREADS {
+                    let first = {
+                        let (selection, order) = &mut *shared.lock().unwrap();
+                        let picked = selection.pick(pool, &[]).expect("something can serve").name.clone();
+                        order.push(picked.clone());
+                        picked
+                    };
+                    if n % (thread + 2) == 0 {
+                        let again =
+                            shared.lock().unwrap().0.pick(pool, std::slice::from_ref(&first)).expect("another one");
+                        assert_ne!(again.name, first);
+                    }
+                }
+            });
+        }
+    });
+    let (_, order) = shared.into_inner().unwrap();
+    assert_eq!(order.len(), WINDOW);
+    let (endpoint, replica) = errors_of(&endpoints, &order);
+    assert!(endpoint <= 4.0, "an endpoint strays by {endpoint}");
+    assert!(replica <= 8.0, "a replica strays by {replica}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::wire::envelope::{self, CHANNEL};
 use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::Input;
@@ -159,6 +160,9 @@ async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> Stri
 async fn stay_alive(mut sink: PubSubSink) -> String {
     loop {
         sleep(PING_EVERY).await;
+        if has(Defect::BusNotPinged) {
+            continue;
+        }
         match timeout(PING_WITHIN, sink.ping::<redis::Value>()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return explain(&error),

@@ -61,7 +61,7 @@ enum Command {
     },
 }
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
         #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]

@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
+use appproxy_core::defects::{Defect, has, spoil_piece};
 use appproxy_core::exchange::{Committed, EndOfBody};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -95,6 +96,9 @@ impl Body for Relay {
             }
             Ending::Break(true) => {
                 relay.ending = Ending::Over;
+                if has(Defect::CleanEnd) {
+                    return Poll::Ready(None);
+                }
                 return Poll::Ready(Some(Err(io::Error::other("the replica's answer broke off"))));
             }
         }
@@ -102,6 +106,7 @@ impl Body for Relay {
             let end = match Pin::new(&mut relay.upstream).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
+                    let Some(data) = spoil_piece(data) else { continue };
                     relay.last = Instant::now();
                     if let Some(committed) = &mut relay.committed {
                         committed.passed(&data);

@@ -5,17 +5,20 @@
 //!
 //! - [`redis::Redis`]: a redis-server of the test's own, which can be killed, restarted and frozen.
 //! - [`world::World`]: a worker with everything it lives among, made from a [`setup::Setup`].
+//! - [`plain::Plain`]: a plain router over mock replicas.
 //! - [`puppet::Puppet`]: a replica played by the test, byte by byte.
 //! - [`shell::Shell`]: which program is under test.
 //! - [`worker::Worker`]: the worker's own program, running on a configuration of the test's.
 //! - [`process::Program`]: any program, with its output captured.
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
 //! - [`simulation`]: whole worlds in memory, seeded, without sockets.
+//! - [`soak`]: a long run of everything going wrong at once.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
 pub mod http;
 pub mod log;
+pub mod plain;
 pub mod process;
 pub mod puppet;
 pub mod redis;
@@ -25,6 +28,7 @@ pub mod scratch;
 pub mod setup;
 pub mod shell;
 pub mod simulation;
+pub mod soak;
 pub mod wait;
 pub mod wildcard;
 pub mod worker;

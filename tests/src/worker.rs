@@ -52,6 +52,19 @@ impl Worker {
         self.program.log()
     }
 
+    /// Where it listens, from its log: the data addresses, and the admin address.
+    ///
+    /// # Panics
+    /// When it does not say so.
+    #[must_use]
+    #[track_caller]
+    pub fn addresses(&self) -> (Vec<String>, String) {
+        let admin = logged_address(&self.log().wait_for("admin listening", wait::PATIENCE));
+        let lines = self.log().lines();
+        let data = lines.iter().filter(|line| line.contains("listening") && !line.contains("admin listening"));
+        (data.map(|line| logged_address(line)).collect(), admin)
+    }
+
     /// Waits until `/readyz` at `address` (`host:port`) answers 200.
     ///
     /// # Panics
@@ -94,6 +107,13 @@ impl Worker {
         }
         self.program.wait_exit(allowed)
     }
+}
+
+/// The address in a log line: `address=…` in text, `"address":"…"` in JSON.
+fn logged_address(line: &str) -> String {
+    let rest = line.split("address").nth(1).unwrap_or_default();
+    let rest = rest.trim_start_matches(|c| "=\":".contains(c));
+    rest.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -113,10 +113,7 @@ impl World {
             Ok(worker) => worker,
             Err(e) => panic!("{e}"),
         };
-        let admin = logged_address(&worker.log().wait_for("admin listening", PATIENCE));
-        let lines = worker.log().lines();
-        let data = lines.iter().filter(|line| line.contains("listening") && !line.contains("admin listening"));
-        let data = data.map(|line| logged_address(line)).collect();
+        let (data, admin) = worker.addresses();
         (worker, data, admin)
     }
 
@@ -399,9 +396,7 @@ impl World {
     #[must_use]
     #[track_caller]
     pub fn metrics(&self) -> String {
-        let answer = Request::get("/metrics").send(&self.admin).expect("the admin listener answers");
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        answer.text()
+        metrics_of(&self.admin)
     }
 
     /// The value of one series, named as exported (`name{label="value"}`); 0 when it is not there.
@@ -411,10 +406,32 @@ impl World {
     #[must_use]
     #[track_caller]
     pub fn metric(&self, series: &str) -> f64 {
-        let text = self.metrics();
-        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
+        metric_of(&self.admin, series)
     }
+}
+
+/// The metrics export of the worker with this admin address.
+///
+/// # Panics
+/// When it does not answer.
+#[must_use]
+#[track_caller]
+pub fn metrics_of(admin: &str) -> String {
+    let answer = Request::get("/metrics").send(admin).expect("the admin listener answers");
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    answer.text()
+}
+
+/// The value of one series, named as exported; 0 when it is not there.
+///
+/// # Panics
+/// As [`metrics_of`].
+#[must_use]
+#[track_caller]
+pub fn metric_of(admin: &str, series: &str) -> f64 {
+    let text = metrics_of(admin);
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
 }
 
 /// A chat request without a key.
@@ -450,11 +467,4 @@ fn status(answer: &Value) -> String {
 fn bus_url(redis: &Redis, password: Option<&str>) -> String {
     let user = password.map(|password| format!(":{password}@")).unwrap_or_default();
     format!("redis://{user}127.0.0.1:{}/4", redis.port())
-}
-
-/// The address in a log line: `address=…` in text, `"address":"…"` in JSON.
-fn logged_address(line: &str) -> String {
-    let rest = line.split("address").nth(1).unwrap_or_default();
-    let rest = rest.trim_start_matches(|c| "=\":".contains(c));
-    rest.split(|c: char| c.is_whitespace() || c == '"').next().unwrap_or_default().to_owned()
 }

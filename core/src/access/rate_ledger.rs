@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
+use crate::defects::{Defect, has};
 use crate::time::Moment;
 use crate::wire::ids::KeyId;
 
@@ -90,7 +91,8 @@ impl RateLedger {
             return Taken::Refused(Window::default().figures(limit, now));
         };
         window.forget(now);
-        if window.total >= limit {
+        let allowed = if has(Defect::LimitOffByOne) { limit + 1 } else { limit };
+        if window.total >= allowed {
             return Taken::Refused(window.figures(limit, now));
         }
         window.add(now);

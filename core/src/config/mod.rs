@@ -31,6 +31,7 @@ mod tests;
 pub use describe::describe;
 pub use keys::KEYS;
 
+use crate::defects::{self, Defect};
 use api_keys::ApiKeys;
 use backends::StaticBackend;
 use health::{HealthChecks, Passive};
@@ -98,7 +99,8 @@ pub struct Loaded {
 /// );
 /// ```
 pub fn load(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Problems> {
-    let mut reader = Reader::new(env);
+    let env = |name: &str| defects::forget_variables(env(name));
+    let mut reader = Reader::new(&env);
     let tree = tree::parse(text).map_err(|problem| Problems(vec![problem]))?;
     let entries = match &tree.value {
         Value::Map(entries) => entries.as_slice(),
@@ -113,12 +115,16 @@ pub fn load(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, 
             &[]
         }
     };
-    let config = read(&mut reader, &Section::root(entries, tree.at));
+    let mut config = read(&mut reader, &Section::root(entries, tree.at));
     let by_place = |warning: &Warning| (warning.at, warning.key.clone());
     reader.warnings.sort_by_key(by_place);
     reader.not_in_effect.sort_by_key(by_place);
     reader.problems.sort_by_key(|problem| (problem.at, problem.key.clone()));
+    if defects::has(Defect::FirstMistakeOnly) {
+        reader.problems.truncate(1);
+    }
     if reader.problems.is_empty() {
+        defects::forget_some(&mut config);
         Ok(Loaded { config, warnings: reader.warnings, not_in_effect: reader.not_in_effect })
     } else {
         Err(Problems(reader.problems))

@@ -45,9 +45,9 @@ mod tests {
             jitter: Some(false),
         };
         assert_eq!([0, 1, 2, 9].map(|number| pause(Some(&own), number, 7)), [10, 20, 25, 25].map(millis));
-        let steady = RetryOverride { exponential_backoff: Some(false), ..own.clone() };
-        assert_eq!([0, 9].map(|number| pause(Some(&steady), number, 7)), [10, 10].map(millis));
         assert!(may_ask(Some(&own), 4, false) && !may_ask(Some(&own), 5, true), "its own number is what counts");
+        let steady = RetryOverride { exponential_backoff: Some(false), ..own };
+        assert_eq!([0, 9].map(|number| pause(Some(&steady), number, 7)), [10, 10].map(millis));
         assert!(may_ask(None, 9, true) && !may_ask(None, 1, false));
     }
 }

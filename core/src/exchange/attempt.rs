@@ -14,6 +14,7 @@ use super::denial::{Code, Denial};
 use super::explained::Explained;
 use super::load::Ticket;
 use super::outcome::Outcome;
+use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::serving::{AttemptEnd, PoolKey};
 use crate::time::Moment;
@@ -135,7 +136,7 @@ impl Attempt {
         node: Node<'_>,
     ) -> Result<Choosing, Box<Answer>> {
         let Self { mut tries, backend, ticket, sent, fresh } = self;
-        if stage == FailStage::Stale && failure == Failure::Broke && !fresh {
+        if stage == FailStage::Stale && failure == Failure::Broke && !fresh && !has(Defect::StaleCounts) {
             return Ok(tries.on_a_fresh_connection(&backend));
         }
         tries.trail().settle(match (stage, failure) {

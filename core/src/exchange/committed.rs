@@ -12,6 +12,7 @@ use super::headers;
 use super::load::Ticket;
 use super::outcome::{EndOfBody, Outcome, Trail};
 use super::passage::Passage;
+use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::serving::AttemptEnd;
 
@@ -109,6 +110,9 @@ impl Committed {
                 "The model sent nothing for too long, and the answer was ended. Send the request again.",
             ),
         };
+        if has(Defect::FinishedAllTheSame) {
+            return Some(Bytes::from_static(b"data: [DONE]\n\n"));
+        }
         self.event_stream
             .then(|| stream_error_event(self.trail.surface(), self.tail.boundary(), &denial, self.trail.request_id()))
     }
@@ -117,6 +121,7 @@ impl Committed {
     #[must_use]
     pub fn ended(mut self, end: EndOfBody) -> Outcome {
         self.trail.settle(match end {
+            EndOfBody::Complete if self.status.is_client_error() && has(Defect::VerdictsCount) => AttemptEnd::BrokeOff,
             EndOfBody::Complete => AttemptEnd::Answered(self.status.as_u16()),
             EndOfBody::UpstreamBroke => AttemptEnd::BrokeOff,
             EndOfBody::UpstreamIdle => AttemptEnd::FellSilent,
@@ -137,7 +142,7 @@ pub(super) fn commit(
 ) -> Result<Head, Box<Answer>> {
     let response::Parts { status, mut headers, .. } = reply;
     let ours_is_wrong = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if ours_is_wrong && backend.credential.is_some() {
+    if (status.is_client_error() && has(Defect::VerdictsReplaced)) || (ours_is_wrong && backend.credential.is_some()) {
         // The client's key was good; it is our own that the backend refused.
         passage.trail.credential_refused = true;
         return Err(passage.refuse(&upstream_error()));
@@ -148,7 +153,8 @@ pub(super) fn commit(
     if status.is_informational() && !upgraded {
         return Err(passage.refuse(&upstream_error()));
     }
-    if status.is_server_error() && !passage.is_raw() && !tells_more(&headers) {
+    let tells = tells_more(&headers) || has(Defect::ErrorPagesPassed);
+    if status.is_server_error() && !passage.is_raw() && !tells {
         return Err(reworded(passage, status, &headers));
     }
     if Explained::wanted(&passage, status, &headers) {

@@ -1,6 +1,7 @@
 //! What a request sees of this node.
 
 use super::rules::ExchangeRules;
+use crate::defects::{Defect, has};
 use crate::serving::ServingView;
 use crate::time::{Moment, Now};
 #[cfg(feature = "appproxy-common")]
@@ -48,19 +49,19 @@ impl Control {
         match self {
             Self::Alone { leaving } => !leaving,
             #[cfg(feature = "appproxy-common")]
-            Self::Worker { standing, .. } => standing.ready(now),
-            Self::Unknown => false,
+            Self::Worker { standing, .. } => standing.ready(now) || has(Defect::ReadyAtOnce),
+            Self::Unknown => has(Defect::ReadyAtOnce),
         }
     }
 
     /// Whether the coordinator's state was ever pulled; true where there is no coordinator.
     #[must_use]
-    pub const fn has_pulled(&self) -> bool {
+    pub fn has_pulled(&self) -> bool {
         match self {
             Self::Alone { .. } => true,
             #[cfg(feature = "appproxy-common")]
-            Self::Worker { standing, .. } => standing.last_full_pull.is_some(),
-            Self::Unknown => false,
+            Self::Worker { standing, .. } => standing.last_full_pull.is_some() || has(Defect::ReadyAtOnce),
+            Self::Unknown => has(Defect::ReadyAtOnce),
         }
     }
 

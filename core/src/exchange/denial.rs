@@ -6,6 +6,7 @@ use serde_json::json;
 use std::borrow::Cow;
 
 use super::surface::Surface;
+use crate::defects::{Defect, has};
 
 /// Every reason this node gives. The code is stable; clients and metrics may rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -243,6 +244,7 @@ impl Denial {
     #[must_use]
     pub fn body(&self, surface: Surface, request_id: &str) -> Bytes {
         let message: &str = &self.message;
+        let surface = if has(Defect::OneShapeForAll) { Surface::OpenAi } else { surface };
         let body = match surface {
             Surface::OpenAi | Surface::Rerank => json!({"error": {
                 "message": message,

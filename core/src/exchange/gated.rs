@@ -15,6 +15,7 @@ use super::outcome::{Outcome, Trail};
 use super::passage::Passage;
 use super::peek::{self, Peek};
 use super::surface::Destination;
+use crate::defects::{Defect, has};
 
 /// Waiting for its body.
 #[derive(Debug)]
@@ -66,7 +67,11 @@ impl Gated {
     /// The refusal.
     pub fn route(mut self, body: Bytes, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
         let body = match self.passage.coding.map(|coding| coding.unpack(&body, self.max_body_size)) {
-            None => body,
+            None => written_anew(body),
+            Some(Ok(_)) if has(Defect::CodingForgotten) => {
+                self.passage.parts.headers.remove(CONTENT_ENCODING);
+                body
+            }
             Some(Ok(plain)) => {
                 self.passage.parts.headers.remove(CONTENT_ENCODING);
                 plain
@@ -123,4 +128,13 @@ impl Gated {
             (_, None) => peek::json(body).map(Some),
         }
     }
+}
+
+/// What a wrong program makes of a body that comes plain.
+fn written_anew(body: Bytes) -> Bytes {
+    if !has(Defect::BodyWrittenAnew) {
+        return body;
+    }
+    let read = serde_json::from_slice::<serde_json::Value>(&body).ok();
+    read.and_then(|value| serde_json::to_vec(&value).ok()).map_or(body, Bytes::from)
 }

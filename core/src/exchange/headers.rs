@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::cors;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
+use crate::defects::{Defect, has};
 use crate::desired::Backend;
 pub(super) use crate::desired::{X_API_KEY, X_GOOG_API_KEY};
 use crate::limits::REQUEST_ID_BYTES;
@@ -55,6 +56,9 @@ fn is_request_id(bytes: &[u8]) -> bool {
 
 /// Removes what belongs to one connection: the fixed set and whatever `Connection` names.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if has(Defect::HopHeadersKept) {
+        return;
+    }
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = headers
             .get_all(header::CONNECTION)
@@ -107,7 +111,12 @@ pub(super) fn prepare_outbound(
     for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
         headers.remove(name);
     }
-    if !keep_credentials {
+    if has(Defect::OddHeadersDropped) {
+        let odd: Vec<HeaderName> =
+            headers.iter().filter(|(_, value)| !value.as_bytes().is_ascii()).map(|(name, _)| name.clone()).collect();
+        odd.into_iter().for_each(|name| drop(headers.remove(name)));
+    }
+    if !keep_credentials && !has(Defect::CredentialForwarded) {
         for name in [header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
             headers.remove(name);
         }
@@ -170,12 +179,10 @@ pub(super) fn inbound(headers: &mut HeaderMap, trail: &Trail, backend: &Backend)
 /// A place at the backend's own address, as one here; `None` for any other, which stays as it is.
 fn within(value: &HeaderValue, backend: &Backend) -> Option<HeaderValue> {
     let uri = Uri::try_from(value.as_bytes()).ok()?;
-    let port = uri.port_u16().or(match uri.scheme_str() {
-        Some("https") => Some(443),
-        _ => Some(80),
-    });
+    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let port = uri.port_u16().unwrap_or(usual);
     let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
-    if !host.eq_ignore_ascii_case(&backend.host) || port != Some(backend.port) {
+    if !host.eq_ignore_ascii_case(&backend.host) || port != backend.port {
         return None;
     }
     let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);

@@ -22,10 +22,11 @@ use crate::access::host::{self, Hosts, Place};
 use crate::access::key_store::KeyRecord;
 use crate::access::token::{self, Claims, TokenRefusal, TokenVerifier};
 use crate::config::worker::LegacyMode;
+use crate::defects::{Defect, has};
 use crate::serving::{CircuitModel, ModelPool, ServedCircuit};
 use crate::trie::Spread as _;
 use crate::wire::ids::CircuitId;
-use crate::worker::defects::{Defect, has};
+use crate::worker::defects as control;
 
 /// Seconds until a node that has not pulled yet may have.
 const PULL_RETRY_AFTER: u32 = 5;
@@ -84,7 +85,15 @@ pub(super) fn enter(
     };
     match place {
         Place::Label(label) => {
-            let circuit = node.view.registry().at(&label).cloned();
+            let mut circuit = node.view.registry().at(&label).cloned();
+            if has(Defect::AnyLabel) {
+                circuit = circuit.or_else(|| node.view.registry().circuits().next().cloned());
+            }
+            if has(Defect::PagesEverywhere)
+                && let Ok(Destination::Page(page)) = surface::destination(&parts.method, parts.uri.path())
+            {
+                return Err(pages::answer(page, trail, node));
+            }
             match at_circuit(&parts, circuit.as_deref(), doors, client, node) {
                 Ok(Passing::Preflight) => Err(preflight(&parts, trail)),
                 Ok(Passing::To(destination, caller)) => {
@@ -133,7 +142,7 @@ fn at_circuit(
     if caller.judge(circuit) == Err(Closed::Address) {
         return Err(closed(Closed::Address));
     }
-    if cors::is_preflight(parts) {
+    if cors::is_preflight(parts) || (parts.method == Method::OPTIONS && has(Defect::OptionsNeedNothing)) {
         return Ok(Passing::Preflight);
     }
     if !circuit.open_to_public {
@@ -143,8 +152,9 @@ fn at_circuit(
     let destination = match surface::destination(&parts.method, parts.uri.path()) {
         Ok(aware @ (Destination::BodyModel | Destination::PathModel { .. })) => match circuit.model {
             CircuitModel::Known { .. } => aware,
-            CircuitModel::Held => return Err(not_ready()),
-            CircuitModel::Opaque => raw(parts),
+            CircuitModel::Opaque if has(Defect::OpaqueHeld) => return Err(not_ready()),
+            CircuitModel::Held if !has(Defect::HeldServes) => return Err(not_ready()),
+            CircuitModel::Held | CircuitModel::Opaque => raw(parts),
         },
         _ => raw(parts),
     };
@@ -180,6 +190,7 @@ fn raw(parts: &Parts) -> Destination {
     };
     // No other protocol: an upgrade to HTTP/2 would hide further requests from us.
     let upgrade = parts.method == Method::GET && names(CONNECTION, b"upgrade") && names(UPGRADE, b"websocket");
+    let upgrade = upgrade && !has(Defect::UpgradesRefused);
     Destination::Raw { upgrade }
 }
 
@@ -195,17 +206,17 @@ fn preflight(parts: &Parts, trail: Trail) -> Box<Answer> {
 impl Caller {
     /// Whether a circuit opens to this caller: the one decision behind every way to a circuit's replicas.
     fn judge(&self, circuit: &ServedCircuit) -> Result<(), Closed> {
-        if has(Defect::ChainBeforeToken) && !circuit.pool.can_serve() {
+        if control::has(control::Defect::ChainBeforeToken) && !circuit.pool.can_serve() {
             return Ok(());
         }
-        if !circuit.addresses.allows(self.client) && !has(Defect::AddressesNotAsked) {
+        if !circuit.addresses.allows(self.client) && !control::has(control::Defect::AddressesNotAsked) {
             return Err(Closed::Address);
         }
         if circuit.open_to_public {
             return Ok(());
         }
         let claims = self.claims.map_err(Closed::Token)?;
-        if claims.opens(circuit.id) || has(Defect::TokenOfAnyCircuit) {
+        if claims.opens(circuit.id) || control::has(control::Defect::TokenOfAnyCircuit) {
             Ok(())
         } else {
             Err(Closed::Token(TokenRefusal::Mismatch))
@@ -241,7 +252,9 @@ impl Caller {
         let circuit = node.view.registry().circuit(id).ok_or_else(endpoint_not_found)?;
         self.judge(circuit).map_err(closed)?;
         let model = match (&circuit.model, asked) {
-            (CircuitModel::Known { .. }, Some(asked)) if circuit.lists(asked) => asked.clone(),
+            (CircuitModel::Known { .. }, Some(asked)) if circuit.lists(asked) || has(Defect::ModelNotPinned) => {
+                asked.clone()
+            }
             (CircuitModel::Known { canonical, .. }, _) => canonical.clone(),
             (CircuitModel::Held, Some(_)) => return Err(not_ready()),
             // It was known when the request came, and is not any more: what was asked stays.
@@ -261,7 +274,7 @@ impl Caller {
         for circuit in node.view.registry().serving(asked) {
             match self.judge(circuit) {
                 Ok(()) => open.push(circuit),
-                Err(_) if has(Defect::ApexOpensAll) => open.push(circuit),
+                Err(_) if control::has(control::Defect::ApexOpensAll) => open.push(circuit),
                 // A token opens what an address list does not, so it is the token that is worth speaking of.
                 Err(why @ Closed::Token(_)) => refused = Some(why),
                 Err(Closed::Address) => refused = refused.or(Some(Closed::Address)),

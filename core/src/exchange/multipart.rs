@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::denial::{Code, Denial};
 use super::peek::{Peek, Spelling, invalid_model};
+use crate::defects::{Defect, has};
 use crate::limits::{MULTIPART_BOUNDARY_BYTES, MULTIPART_PARTS};
 
 /// The boundary when `content_type` is `multipart/form-data`; `None` for every other type.
@@ -55,6 +56,9 @@ pub fn peek_or_fill(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
         }
         if part.is_file {
             return Err(invalid_model());
+        }
+        if found.is_some() && has(Defect::SecondModelPartIgnored) {
+            continue;
         }
         if found.replace(part.content).is_some() {
             return Err(bad("it has two `model` parts"));

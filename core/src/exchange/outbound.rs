@@ -97,8 +97,8 @@ fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &Exchang
         (None, Destination::PathModel { model, .. }) => Some(model.as_str()),
         (None, _) => None,
     };
-    let served = || asked.is_some_and(|asked| *asked != *admitted.model).then_some(&admitted.model);
-    own.or_else(served).map(|name| &**name)
+    own.or_else(|| Some(&admitted.model).filter(|served| asked.is_some_and(|asked| *asked != ***served)))
+        .map(|name| &**name)
 }
 
 fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {

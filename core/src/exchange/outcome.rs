@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::denial::Code;
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::defects::{Defect, has};
 use crate::limits;
 use crate::serving::{AttemptEnd, ExchangeEnded};
 use crate::time::Moment;
@@ -73,6 +74,9 @@ impl Trail {
     /// The request's path, without its query (which may hold a key).
     #[must_use]
     pub fn path(&self) -> &str {
+        if has(Defect::QueryLogged) {
+            return self.uri.path_and_query().map_or("", |path| path.as_str());
+        }
         self.uri.path()
     }
 
@@ -81,8 +85,8 @@ impl Trail {
     pub fn shown_path(&self) -> &str {
         let path = self.path();
         match path.char_indices().nth(limits::QUOTED_CHARS) {
-            Some((end, _)) => path.get(..end).unwrap_or_default(),
-            None => path,
+            Some((end, _)) if !has(Defect::PathUncut) => path.get(..end).unwrap_or_default(),
+            _ => path,
         }
     }
 

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::denial::{Code, Denial};
+use crate::defects::{Defect, has};
 
 /// What the gate and the rewrite need to know of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl<'de> Visitor<'de> for TopLevel {
                     continue;
                 }
             };
-            if place.replace(map.next_value()?).is_some() {
+            if place.replace(map.next_value()?).is_some() && !has(Defect::DuplicatesTaken) {
                 return Err(A::Error::custom(format_args!("`{name}` stands in it twice")));
             }
         }

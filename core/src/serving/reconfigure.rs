@@ -46,7 +46,13 @@ impl Serving {
     ) {
         if let Some(rekeyed) = self.rekeyed.take() {
             pools.extend(self.refresh_statics(next, changes));
-            changes.updated.extend(rekeyed);
+            // Said here, not seen by comparing: a replayed worker has no credentials, and is to do the same.
+            for name in rekeyed {
+                changes
+                    .names
+                    .extend(next.statics.backends.get(&name).iter().flat_map(|one| one.models.iter().cloned()));
+                changes.updated.push(name);
+            }
             next.counts.static_backends = next.statics.backends.len();
         }
     }

@@ -9,6 +9,7 @@ use super::defects::{Defect, has};
 use super::lifecycle::Lifecycle;
 use super::output::{AckTicket, Command, Event, Severity, WakeReason};
 use super::pull::Scope;
+use crate::defects;
 use crate::time::Moment;
 use crate::wire::circuit::{AppMode, ReceivedCircuit};
 use crate::wire::envelope::encode_ack;
@@ -31,6 +32,7 @@ impl Worker {
         let request_id = event.request_id;
         let outcome = match event.kind {
             EventKind::CircuitsCreated(circuits) => self.circuits_created(circuits, request_id),
+            EventKind::RouteUpdated(_) if defects::has(defects::Defect::RouteUpdateUnheard) => "ignored",
             EventKind::RouteUpdated(mut circuit) => {
                 self.spoil_route_update(&mut circuit);
                 self.guards.remove(circuit.id);
@@ -126,7 +128,7 @@ impl Worker {
 
     fn key_removed(&mut self, key: KeyId, request_id: Option<String>) -> &'static str {
         self.pulls.heard_config(|heard| heard.key_removed(key.clone()));
-        let changed = self.desired.remove_key(&key);
+        let changed = !defects::has(defects::Defect::RevocationUnheard) && self.desired.remove_key(&key);
         self.dirty(changed);
         self.promise(Ack::Key(key), request_id, self.now.moment);
         applied(changed)
@@ -163,7 +165,9 @@ impl Worker {
             self.outputs.event(Event::AckDropped { why: "expired".into() });
         }
         // Until the first pull is applied, what an event brought could still turn out to be half of the state.
-        if !self.bus.up || (self.shutdown && !has(Defect::AckFromShutdownOn)) || self.pulls.early.is_some() {
+        let withheld = defects::has(defects::Defect::AcksWithheld);
+        if withheld || !self.bus.up || (self.shutdown && !has(Defect::AckFromShutdownOn)) || self.pulls.early.is_some()
+        {
             return;
         }
         let in_force = if has(Defect::AckBeforeApply) { self.issued } else { self.applied };

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::output::{Command, Event, Output};
+use crate::defects::{Defect, has};
 use crate::limits;
 
 /// Commands and events in their order. Undrained inputs are safe: commands are all kept, and when events pile up the
@@ -20,6 +21,9 @@ impl Outputs {
     }
 
     pub(super) fn event(&mut self, event: Event) {
+        if matches!(event, Event::Malformed(_)) && has(Defect::MalformedUncounted) {
+            return;
+        }
         if self.events == limits::QUEUED_EVENTS
             && let Some(oldest) = self.queue.iter().position(|output| matches!(output, Output::Event(_)))
         {

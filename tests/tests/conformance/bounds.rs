@@ -144,7 +144,7 @@ pub(crate) fn a_key_ends_to_the_second(shell: Shell) {
     assert!(last_good < end && first_bad >= end, "good at {last_good:?}, refused at {first_bad:?}, its end is {end:?}");
 }
 
-pub(crate) fn trust_in_old_state_can_be_bounded(shell: Shell) {
+pub(crate) fn k1_trust_in_old_state_can_be_bounded(shell: Shell) {
     let setup = shell.setup().reconcile("200ms").router("max_staleness: \"1s\"").router("max_key_staleness: \"2s\"");
     let mut world = setup.start();
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
@@ -161,19 +161,7 @@ pub(crate) fn trust_in_old_state_can_be_bounded(shell: Shell) {
     world.worker().wait_ready(&data, PATIENCE);
 }
 
-pub(crate) fn a_connection_that_the_replica_closed_meanwhile_is_nobodys_trouble(shell: Shell) {
-    let (world, puppet) = shell.setup().start_with_puppet();
-    for _ in 0..5 {
-        let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
-        let mut visit = puppet.visit();
-        visit.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
-        assert_eq!(client.answer().unwrap().status(), 200);
-        // Kept alive by its word, closed all the same: the next request comes on a fresh connection.
-        drop(visit);
-    }
-}
-
-pub(crate) fn one_stuck_replica_harms_only_itself(shell: Shell) {
+pub(crate) fn r5_one_stuck_replica_harms_only_itself(shell: Shell) {
     let (world, stuck) = shell.setup().start_with_puppet();
     let waiting: Vec<Connection> =
         (0..100).map(|_| chat("puppet").bearer("sk-all").open(world.data()).unwrap()).collect();

@@ -79,6 +79,22 @@ pub(crate) fn check_accepts_the_examples_and_shows_them_without_their_secrets(sh
     assert!(code == Some(2) && problems.contains("APPPROXY_API_SECRET"), "{problems}");
 }
 
+/// What tests break on purpose is in a program of its own, which nobody installs.
+pub(crate) fn the_released_program_cannot_be_made_wrong(shell: Shell) {
+    let program = std::fs::read(shell.binary().unwrap()).unwrap();
+    let holds = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("appproxy_requests_in_flight"), "the search finds what is there");
+    let variable = appproxy_core::defects::VARIABLE;
+    assert!(!holds(variable), "{variable} is read by {}", shell.program);
+    let name = appproxy_core::defects::Defect::FinishedAllTheSame.name();
+    assert!(!holds(name), "{name} is in {}", shell.program);
+    // And it obeys no such variable, not even with a name that is none.
+    let config = "server: {bind_address: \"127.0.0.1:0\"}\nadmin: {bind_address: \"127.0.0.1:0\"}\n";
+    let mut worker = shell.start(config, &[(variable, "no-such-defect")]).unwrap();
+    let address = data_address(&worker);
+    worker.wait_ready(&address, PATIENCE);
+}
+
 fn data_address(worker: &Worker) -> String {
     worker.log().wait_for("admin listening", PATIENCE);
     let line = worker.log().wait_for("listening", PATIENCE);
@@ -185,6 +201,7 @@ fn has_curl() -> bool {
 /// With a redis-server on the path, and on a path that has none.
 pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
     every_line_works(shell, "router", paste_everything);
+    a_demo_that_is_killed_leaves_no_redis_behind(shell);
 }
 
 /// The same of the legacy worker.
@@ -260,7 +277,7 @@ fn paste_legacy(lines: &[String]) {
     assert!(run("what the worker counted").contains("appproxy_requests_total{"));
 }
 
-pub(crate) fn a_demo_that_is_killed_leaves_no_redis_behind(shell: Shell) {
+fn a_demo_that_is_killed_leaves_no_redis_behind(shell: Shell) {
     let mut demo = Program::start(shell.command(["demo", "--port", "0"]).unwrap()).unwrap();
     demo.log().wait_for("Ctrl-C ends everything", Duration::from_secs(30));
     let line = demo.log().wait_for("redis://", PATIENCE);

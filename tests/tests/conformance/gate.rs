@@ -87,7 +87,7 @@ fn furnished(shell: Shell) -> World {
     world
 }
 
-pub(crate) fn every_row_refuses_in_the_shape_of_its_surface(shell: Shell) {
+pub(crate) fn k4_every_row_refuses_in_the_shape_of_its_surface_and_says_no_more(shell: Shell) {
     let world = furnished(shell);
     let unauthorised = |code| refusal(401, code, "authentication_error", "UNAUTHENTICATED");
     let forbidden = |code| refusal(403, code, "permission_error", "PERMISSION_DENIED");
@@ -139,7 +139,7 @@ pub(crate) fn every_row_refuses_in_the_shape_of_its_surface(shell: Shell) {
     }
 }
 
-pub(crate) fn three_a_minute_are_three_and_the_headers_count_down(shell: Shell) {
+pub(crate) fn k3_three_a_minute_are_three_and_the_headers_count_down(shell: Shell) {
     let world = shell.setup().start();
     world.key("three", "sk-three", json!({"rate_limit": 3}));
     // Listing is free.
@@ -173,7 +173,7 @@ pub(crate) fn three_a_minute_are_three_and_the_headers_count_down(shell: Shell) 
     assert_eq!(world.chat("sk-all", "chat").head.header("x-ratelimit-limit-requests"), None);
 }
 
-pub(crate) fn ten_at_the_same_instant_and_exactly_three_pass(shell: Shell) {
+pub(crate) fn k3_ten_at_the_same_instant_and_exactly_three_pass(shell: Shell) {
     let world = shell.setup().start();
     world.key("three", "sk-three", json!({"rate_limit": 3}));
     let mut connections: Vec<Connection> = (0..10).map(|_| Connection::open(world.data(), PATIENCE).unwrap()).collect();
@@ -186,7 +186,7 @@ pub(crate) fn ten_at_the_same_instant_and_exactly_three_pass(shell: Shell) {
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 7, "{statuses:?}");
 }
 
-pub(crate) fn a_key_lists_fetches_and_calls_the_same_set_and_hidden_models_look_unpublished(shell: Shell) {
+pub(crate) fn k2_a_key_lists_fetches_and_calls_the_same_set(shell: Shell) {
     for hidden in [false, true] {
         let world = shell.setup().router(&format!("hide_forbidden_models: {hidden}")).start();
         world.publish("org/c", &[], &[(1, 1.0)]);

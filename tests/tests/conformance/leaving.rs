@@ -30,7 +30,7 @@ fn ready(address: &str) -> Option<u16> {
     Request::get("/readyz").send(address).ok().map(|answer| answer.status())
 }
 
-pub(crate) fn a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last(shell: Shell) {
+pub(crate) fn h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last(shell: Shell) {
     let (mut world, mut client, mut visit) = streaming(shell.setup().server("drain_notice: \"2s\""));
     // An idle connection is kept alive meanwhile.
     let mut idle = Connection::open(world.data(), PATIENCE).unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn a_second_signal_ends_it_at_once_with_1(shell: Shell) {
     }
 }
 
-pub(crate) fn past_the_shutdown_timeout_streams_are_cut_and_say_so(shell: Shell) {
+pub(crate) fn h4_past_the_shutdown_timeout_streams_are_cut_and_say_so(shell: Shell) {
     let (mut world, mut client, mut visit) = streaming(shell.setup().server("shutdown_timeout: \"500ms\""));
     let data = world.data().to_owned();
     // An answer that is no stream cannot say it, but must not look whole.

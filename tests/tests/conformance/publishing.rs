@@ -72,7 +72,7 @@ pub(crate) fn a_model_is_published_served_listed_and_unpublished(shell: Shell) {
     assert_eq!(listed(&world, "sk-all"), ["chat", "talk"]);
 }
 
-pub(crate) fn seven_to_three_is_seven_to_three_over_one_and_four_replicas(shell: Shell) {
+pub(crate) fn h3_seven_to_three_is_seven_to_three_over_one_and_four_replicas(shell: Shell) {
     let mut world = shell.setup().start();
     let one = world.replica("a1", &[]);
     let four: Vec<u16> = (1..=4).map(|number| world.replica(&format!("b{number}"), &[])).collect();

@@ -8,7 +8,7 @@ use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{chat, endpoint};
 use serde_json::json;
 
-pub(crate) fn a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once(shell: Shell) {
+pub(crate) fn k1_a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once(shell: Shell) {
     let world = shell.setup().start();
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
     let node = world.page("/status")["node_id"].clone();
@@ -32,7 +32,7 @@ pub(crate) fn a_strict_revocation_is_confirmed_by_the_node_and_bites_at_once(she
     assert_eq!(world.chat("sk-rotated", "chat").status(), 401);
 }
 
-pub(crate) fn without_the_event_a_revoked_key_is_refused_within_one_pull(shell: Shell) {
+pub(crate) fn k1_without_the_event_a_revoked_key_is_refused_within_one_pull(shell: Shell) {
     const INTERVAL: Duration = Duration::from_secs(1);
     let world = shell.setup().reconcile("1s").start();
     world.coordinator.set_faults(Faults { drop_events: 1, ..Faults::default() });
