@@ -58,7 +58,11 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
     (
         "I2",
         "IPv4 and IPv4-in-IPv6 are the same address",
-        &["i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit"],
+        &[
+            "i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit",
+            "i2_ipv4_in_ipv6_is_ipv4_everywhere",
+            "i2_addresses_are_compared_in_their_plain_form",
+        ],
     ),
     (
         "I3",
