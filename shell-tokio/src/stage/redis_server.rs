@@ -9,9 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, Command};
 
 /// Runs a program until it ends or the other end of standard input is closed, which even an owner that is killed does.
-/// The input is kept under another number: what a shell starts in the background finds an empty one under 0.
-const ENDS_WITH_ITS_OWNER: &str =
-    r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!; (read -r _ <&3; kill -9 $program) & wait $program"#;
+const ENDS_WITH_ITS_OWNER: &str = r#"exec 3<&0
+"$@" </dev/null 3<&- & program=$!
+(read -r _ <&3; kill -9 $program) &
+exec 3<&-
+wait $program"#;
 
 /// A running redis-server. Dropping it kills the process.
 #[derive(Debug)]
