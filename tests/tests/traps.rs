@@ -45,6 +45,39 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
             "w4_bytes_beyond_ascii_pass_as_they_are",
         ],
     ),
+    // Ingress
+    (
+        "I1",
+        "Every legal spelling of a host name reaches the same circuit, and nothing else does",
+        &[
+            "i1_every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does",
+            "i1_every_legal_spelling_of_a_name_is_one_name",
+            "i1_nothing_else_reaches_a_circuit",
+        ],
+    ),
+    (
+        "I2",
+        "IPv4 and IPv4-in-IPv6 are the same address",
+        &[
+            "i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit",
+            "i2_ipv4_in_ipv6_is_ipv4_everywhere",
+            "i2_addresses_are_compared_in_their_plain_form",
+        ],
+    ),
+    (
+        "I3",
+        "A broken allow-list closes the door instead of opening it",
+        &["i3_a_broken_address_list_of_a_circuit_closes_its_door"],
+    ),
+    (
+        "I4",
+        "Token time checks tolerate small clock drift, and nothing else about a token is lax",
+        &[
+            "i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code",
+            "i4_times_have_their_leeway_and_no_more",
+            "i4_only_hs256_without_extensions",
+        ],
+    ),
     // Key gate
     (
         "K1",

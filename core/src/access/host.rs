@@ -1,6 +1,5 @@
 //! What the host name of a request stands for on a wildcard worker (worker-protocol 4.4, step 1; 9, Legacy).
 
-use crate::defects::{Defect, has};
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr as _;
 use http::header::HOST;
@@ -129,7 +128,7 @@ impl<'a> Name<'a> {
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return None;
         }
-        let upper = name.bytes().any(|byte| byte.is_ascii_uppercase()) && !has(Defect::HostCaseKept);
+        let upper = name.bytes().any(|byte| byte.is_ascii_uppercase());
         Some(Self::Domain(if upper { name.to_ascii_lowercase().into() } else { name.into() }))
     }
 }

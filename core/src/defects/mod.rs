@@ -56,21 +56,20 @@ defects! {
     /// The access line quotes the query.
     QueryLogged = "query-logged",
 
-    /// An access token is not looked at.
-    TokensUnchecked = "tokens-unchecked",
-    /// A host name in another case is another one.
-    HostCaseKept = "host-case-kept",
-    /// A label that no circuit has is served like the apex.
-    UnknownLabelsShared = "unknown-labels-shared",
-    /// Pages about this node answer on the hosts of circuits.
+    // Who gets in at a circuit's host.
+    /// A label that no circuit has is any circuit's.
+    AnyLabel = "any-label",
+    /// OPTIONS needs no credential, whatever it asks.
+    OptionsNeedNothing = "options-need-nothing",
+    /// A circuit is asked for whatever model the client names.
+    ModelNotPinned = "model-not-pinned",
+    /// Pages about the node answer at circuits' hosts too.
     PagesEverywhere = "pages-everywhere",
-    /// A circuit gets the model that was asked for.
-    CanonicalIgnored = "canonical-ignored",
-    /// Paths of other APIs are refused on the hosts of circuits.
-    RawPathsRefused = "raw-paths-refused",
-    /// No upgrade goes through.
+    /// No WebSocket goes through.
     UpgradesRefused = "upgrades-refused",
-    /// A circuit that lists no models waits for ever.
+    /// A circuit whose model is not known is served like one without models.
+    HeldServes = "held-serves",
+    /// A circuit without models waits for some.
     OpaqueHeld = "opaque-held",
 
     // What reaches the replica.

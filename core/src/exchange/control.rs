@@ -56,12 +56,12 @@ impl Control {
 
     /// Whether the coordinator's state was ever pulled; true where there is no coordinator.
     #[must_use]
-    pub const fn has_pulled(&self) -> bool {
+    pub fn has_pulled(&self) -> bool {
         match self {
             Self::Alone { .. } => true,
             #[cfg(feature = "appproxy-common")]
-            Self::Worker { standing, .. } => standing.last_full_pull.is_some(),
-            Self::Unknown => false,
+            Self::Worker { standing, .. } => standing.last_full_pull.is_some() || has(Defect::ReadyAtOnce),
+            Self::Unknown => has(Defect::ReadyAtOnce),
         }
     }
 

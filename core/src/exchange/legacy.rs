@@ -17,16 +17,16 @@ use super::holder::{Granted, Holder, forbidden, not_found};
 use super::outcome::Trail;
 use super::pages;
 use super::rendezvous::mix;
-use super::surface::{self, Destination, Nowhere};
+use super::surface::{self, Destination};
 use crate::access::host::{self, Hosts, Place};
 use crate::access::key_store::KeyRecord;
 use crate::access::token::{self, Claims, TokenRefusal, TokenVerifier};
 use crate::config::worker::LegacyMode;
-use crate::defects as wrong;
+use crate::defects::{Defect, has};
 use crate::serving::{CircuitModel, ModelPool, ServedCircuit};
 use crate::trie::Spread as _;
 use crate::wire::ids::CircuitId;
-use crate::worker::defects::{Defect, has};
+use crate::worker::defects as control;
 
 /// Seconds until a node that has not pulled yet may have.
 const PULL_RETRY_AFTER: u32 = 5;
@@ -84,8 +84,16 @@ pub(super) fn enter(
         }
     };
     match place {
-        Place::Label(label) if !shared(&label, node) => {
-            let circuit = node.view.registry().at(&label).cloned();
+        Place::Label(label) => {
+            let mut circuit = node.view.registry().at(&label).cloned();
+            if has(Defect::AnyLabel) {
+                circuit = circuit.or_else(|| node.view.registry().circuits().next().cloned());
+            }
+            if has(Defect::PagesEverywhere)
+                && let Ok(Destination::Page(page)) = surface::destination(&parts.method, parts.uri.path())
+            {
+                return Err(pages::answer(page, trail, node));
+            }
             match at_circuit(&parts, circuit.as_deref(), doors, client, node) {
                 Ok(Passing::Preflight) => Err(preflight(&parts, trail)),
                 Ok(Passing::To(destination, caller)) => {
@@ -94,7 +102,7 @@ pub(super) fn enter(
                 Err(denial) => Err(Answer::refusal(trail, &denial)),
             }
         }
-        Place::Label(_) | Place::Aggregation => {
+        Place::Aggregation => {
             if cors::is_preflight(&parts) {
                 return Err(preflight(&parts, trail));
             }
@@ -110,11 +118,6 @@ pub(super) fn enter(
         },
         Place::Elsewhere => Err(Answer::refusal(trail, &endpoint_not_found())),
     }
-}
-
-/// Whether a label is served like the apex: only by a wrong program.
-fn shared(label: &str, node: Node<'_>) -> bool {
-    wrong::has(wrong::Defect::UnknownLabelsShared) && node.view.registry().at(label).is_none()
 }
 
 /// Who would ask with a good token of the circuit at `host`, or of no circuit on the aggregation surface: for people's
@@ -163,7 +166,7 @@ fn at_circuit(
     client: Option<IpAddr>,
     node: Node<'_>,
 ) -> Result<Passing, Denial> {
-    if !node.control.has_pulled() && !wrong::has(wrong::Defect::ReadyAtOnce) {
+    if !node.control.has_pulled() {
         return Err(not_pulled());
     }
     let circuit = circuit.ok_or_else(endpoint_not_found)?;
@@ -172,7 +175,7 @@ fn at_circuit(
     if caller.judge(circuit) == Err(Closed::Address) {
         return Err(closed(Closed::Address));
     }
-    if cors::is_preflight(parts) {
+    if cors::is_preflight(parts) || (parts.method == Method::OPTIONS && has(Defect::OptionsNeedNothing)) {
         return Ok(Passing::Preflight);
     }
     if !circuit.open_to_public {
@@ -182,12 +185,10 @@ fn at_circuit(
     let destination = match surface::destination(&parts.method, parts.uri.path()) {
         Ok(aware @ (Destination::BodyModel | Destination::PathModel { .. })) => match circuit.model {
             CircuitModel::Known { .. } => aware,
-            CircuitModel::Held => return Err(not_ready()),
-            CircuitModel::Opaque if wrong::has(wrong::Defect::OpaqueHeld) => return Err(not_ready()),
-            CircuitModel::Opaque => raw(parts),
+            CircuitModel::Opaque if has(Defect::OpaqueHeld) => return Err(not_ready()),
+            CircuitModel::Held if !has(Defect::HeldServes) => return Err(not_ready()),
+            CircuitModel::Held | CircuitModel::Opaque => raw(parts),
         },
-        Ok(page @ Destination::Page(_)) if wrong::has(wrong::Defect::PagesEverywhere) => page,
-        _ if wrong::has(wrong::Defect::RawPathsRefused) => return Err(lost(Nowhere::UnknownPath)),
         _ => raw(parts),
     };
     Ok(Passing::To(destination, caller))
@@ -221,10 +222,8 @@ fn raw(parts: &Parts) -> Destination {
         words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted))
     };
     // No other protocol: an upgrade to HTTP/2 would hide further requests from us.
-    let upgrade = !wrong::has(wrong::Defect::UpgradesRefused)
-        && parts.method == Method::GET
-        && names(CONNECTION, b"upgrade")
-        && names(UPGRADE, b"websocket");
+    let upgrade = parts.method == Method::GET && names(CONNECTION, b"upgrade") && names(UPGRADE, b"websocket");
+    let upgrade = upgrade && !has(Defect::UpgradesRefused);
     Destination::Raw { upgrade }
 }
 
@@ -240,17 +239,17 @@ fn preflight(parts: &Parts, trail: Trail) -> Box<Answer> {
 impl Caller {
     /// Whether a circuit opens to this caller: the one decision behind every way to a circuit's replicas.
     fn judge(&self, circuit: &ServedCircuit) -> Result<(), Closed> {
-        if has(Defect::ChainBeforeToken) && !circuit.pool.can_serve() {
+        if control::has(control::Defect::ChainBeforeToken) && !circuit.pool.can_serve() {
             return Ok(());
         }
-        if !circuit.addresses.allows(self.client) && !has(Defect::AddressesNotAsked) {
+        if !circuit.addresses.allows(self.client) && !control::has(control::Defect::AddressesNotAsked) {
             return Err(Closed::Address);
         }
-        if circuit.open_to_public || wrong::has(wrong::Defect::TokensUnchecked) {
+        if circuit.open_to_public {
             return Ok(());
         }
         let claims = self.claims.map_err(Closed::Token)?;
-        if claims.opens(circuit.id) || has(Defect::TokenOfAnyCircuit) {
+        if claims.opens(circuit.id) || control::has(control::Defect::TokenOfAnyCircuit) {
             Ok(())
         } else {
             Err(Closed::Token(TokenRefusal::Mismatch))
@@ -286,9 +285,7 @@ impl Caller {
         let circuit = node.view.registry().circuit(id).ok_or_else(endpoint_not_found)?;
         self.judge(circuit).map_err(closed)?;
         let model = match (&circuit.model, asked) {
-            (CircuitModel::Known { .. }, Some(asked))
-                if circuit.lists(asked) || wrong::has(wrong::Defect::CanonicalIgnored) =>
-            {
+            (CircuitModel::Known { .. }, Some(asked)) if circuit.lists(asked) || has(Defect::ModelNotPinned) => {
                 asked.clone()
             }
             (CircuitModel::Known { canonical, .. }, _) => canonical.clone(),
@@ -310,7 +307,7 @@ impl Caller {
         for circuit in node.view.registry().serving(asked) {
             match self.judge(circuit) {
                 Ok(()) => open.push(circuit),
-                Err(_) if has(Defect::ApexOpensAll) => open.push(circuit),
+                Err(_) if control::has(control::Defect::ApexOpensAll) => open.push(circuit),
                 // A token opens what an address list does not, so it is the token that is worth speaking of.
                 Err(why @ Closed::Token(_)) => refused = Some(why),
                 Err(Closed::Address) => refused = refused.or(Some(Closed::Address)),

@@ -201,6 +201,7 @@ fn has_curl() -> bool {
 /// With a redis-server on the path, and on a path that has none.
 pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
     every_line_works(shell, "router", paste_everything);
+    a_demo_that_is_killed_leaves_no_redis_behind(shell);
 }
 
 /// The same of the legacy worker.
@@ -246,7 +247,6 @@ fn every_line_works(shell: Shell, mode: &str, paste_all: fn(&[String])) {
             });
         }
     }
-    a_demo_that_is_killed_leaves_no_redis_behind(shell);
 }
 
 fn paste_legacy(lines: &[String]) {

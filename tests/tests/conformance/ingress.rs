@@ -184,10 +184,19 @@ pub(crate) fn fallback_comes_after_authentication(shell: Shell) {
     assert_eq!(served.status(), 200, "{}", served.text());
     assert_eq!(served.head.header("x-appproxy-fallback"), Some("backup"));
     assert!(served.text().contains("Hello from spare"), "{}", served.text());
+    let refuses = |world: &World| {
+        let before = beside.replicas[0].requests();
+        refused(&world.at("bar", chat("llama")), 401, "missing_token");
+        refused(&world.at("bar", chat("llama").bearer(&world.token(1))), 401, "token_mismatch");
+        refused(&world.at("bar", chat("backup")), 401, "missing_token");
+        assert_eq!(beside.replicas[0].requests(), before, "nothing refused got there");
+    };
+    refuses(&world);
+    // The same with no replica left to try.
+    world.set_routes(2, &[]);
+    world.worker().log().wait_for("removed=1", PATIENCE);
+    refuses(&world);
     let before = beside.replicas[0].requests();
-    refused(&world.at("bar", chat("llama")), 401, "missing_token");
-    refused(&world.at("bar", chat("llama").bearer(&world.token(1))), 401, "token_mismatch");
-    refused(&world.at("bar", chat("backup")), 401, "missing_token");
     refused(&world.at_apex(chat("llama")), 401, "missing_token");
     // The static model itself is for operators' keys only.
     refused(&world.at_apex(chat("backup")), 404, "model_not_found");

@@ -35,7 +35,7 @@ macro_rules! every_scenario {
         $then! {
             ($($arguments)*)
             access_tokens {
-                i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code = "tokens-unchecked",
+                i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code = "token-of-any-circuit",
                 one_circuits_token_opens_no_other = "token-of-any-circuit",
             }
             bounds {
@@ -55,7 +55,7 @@ macro_rules! every_scenario {
                 an_address_that_is_taken_is_named_and_ends_it_with_1 = "any-port",
                 check_accepts_the_examples_and_shows_them_without_their_secrets = "variables-unread",
                 check_names_every_mistake_with_key_line_and_what_would_be_right = "first-mistake-only",
-                every_line_of_the_legacy_demo_works_as_pasted = "tokens-unchecked",
+                every_line_of_the_legacy_demo_works_as_pasted = "token-of-any-circuit",
                 every_line_that_the_demo_prints_works_as_pasted = "no-retries",
                 the_released_program_cannot_be_made_wrong = "no-retries",
             }
@@ -85,16 +85,16 @@ macro_rules! every_scenario {
                 bytes_arrive_as_they_were_sent_both_ways = "pieces-made-text",
             }
             ingress {
-                a_browsers_question_needs_no_token_and_any_other_options_does = "tokens-unchecked",
-                a_circuit_answers_to_its_own_model_whatever_is_asked = "canonical-ignored",
-                an_unknown_label_has_no_fallback = "unknown-labels-shared",
+                a_browsers_question_needs_no_token_and_any_other_options_does = "options-need-nothing",
+                a_circuit_answers_to_its_own_model_whatever_is_asked = "model-not-pinned",
+                an_unknown_label_has_no_fallback = "any-label",
                 fallback_comes_after_authentication = "chain-before-token",
-                i1_every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does = "host-case-kept",
+                i1_every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does = "any-label",
                 i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit = "addresses-not-asked",
                 i3_a_broken_address_list_of_a_circuit_closes_its_door = "addresses-not-asked",
                 pages_answer_at_the_nodes_own_names_and_belong_to_the_replica_elsewhere = "pages-everywhere",
                 the_apex_judges_circuit_by_circuit = "apex-opens-all",
-                two_circuits_of_one_label_and_a_removal = "tokens-unchecked",
+                two_circuits_of_one_label_and_a_removal = "any-label",
             }
             leaving {
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up = "notice-too-long",
@@ -176,9 +176,9 @@ macro_rules! every_scenario {
             through {
                 a_websocket_goes_through_and_no_other_upgrade_does = "upgrades-refused",
                 a_wildcard_worker_registers_is_acked_and_leaves = "acks-withheld",
-                every_path_and_method_goes_through_untouched = "raw-paths-refused",
+                every_path_and_method_goes_through_untouched = "credential-forwarded",
                 until_the_first_pull_no_host_is_known_to_be_wrong = "ready-at-once",
-                until_the_model_is_known_other_paths_pass = "raw-paths-refused",
+                until_the_model_is_known_other_paths_pass = "held-serves",
                 what_lists_no_models_is_opaque = "opaque-held",
             }
         }
