@@ -14,7 +14,7 @@ use appproxy_tests::simulation::seeds::{Stop, hunt, run_seeds};
 const SEEDS: u64 = 2_000;
 
 /// Seeds of legacy worlds.
-const LEGACY_SEEDS: u64 = 500;
+const LEGACY_SEEDS: u64 = 300;
 
 /// A wrong worker must be found within so many seeds of the mix aimed at it.
 const MOST: u64 = 2_000;

@@ -17,7 +17,7 @@ fn each(place: &Place<'_>, spelled: &[&str]) {
 }
 
 #[test]
-fn every_legal_spelling_of_a_name_is_one_name() {
+fn i1_every_legal_spelling_of_a_name_is_one_name() {
     each(
         &label("foo"),
         &[
@@ -39,7 +39,7 @@ fn every_legal_spelling_of_a_name_is_one_name() {
 }
 
 #[test]
-fn nothing_else_reaches_a_circuit() {
+fn i1_nothing_else_reaches_a_circuit() {
     each(
         &Place::Elsewhere,
         &[

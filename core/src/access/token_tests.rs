@@ -54,7 +54,7 @@ fn ids_are_compared_as_uuids() {
 }
 
 #[test]
-fn times_have_their_leeway_and_no_more() {
+fn i4_times_have_their_leeway_and_no_more() {
     for exp in [NOW, NOW - 3, NOW - 60] {
         assert_eq!(with(json!({"exp": exp})), Ok(()), "{exp}");
     }
@@ -95,7 +95,7 @@ fn a_far_off_clock_does_not_overflow() {
 }
 
 #[test]
-fn only_hs256_without_extensions() {
+fn i4_only_hs256_without_extensions() {
     let claims = json!({"id": CIRCUIT, "exp": NOW + 600}).to_string();
     let header = |header: &str| judge(&signed(SECRET, header, &claims));
     assert_eq!(header(r#"{"alg":"HS256"}"#), Ok(()));

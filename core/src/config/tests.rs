@@ -11,7 +11,9 @@ use super::{Config, Loaded, load};
 /// Variables of the tests.
 fn env(name: &str) -> Option<String> {
     match name {
-        "SECRET" | "APPPROXY_API_SECRET" | "VLLM_KEY" | "CLIENT_KEY" => Some("s3cr3t-marker-0123456789".to_owned()),
+        "SECRET" | "APPPROXY_API_SECRET" | "APPPROXY_JWT_SECRET" | "VLLM_KEY" | "CLIENT_KEY" => {
+            Some("s3cr3t-marker-0123456789".to_owned())
+        }
         "TEN" => Some("10s".to_owned()),
         "NESTED" => Some("${SECRET}".to_owned()),
         "EMPTY" => Some(String::new()),

@@ -88,7 +88,7 @@ fn twice(now: i64) -> String {
     format!(r#"{{"id":"{}","exp":{},"exp":{}}}"#, endpoint(2), now - 600, now + 600)
 }
 
-pub(crate) fn refused_tokens_reach_no_replica_and_learn_no_more_than_their_code(shell: Shell) {
+pub(crate) fn i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code(shell: Shell) {
     let world = two_circuits(shell, "");
     let mut reached = world.replicas[1].requests();
     for (what, token, code) in rows() {

@@ -45,8 +45,7 @@ fn raw(world: &World, line: &str, headers: &[&str]) -> Answer {
     client.answer().unwrap_or_else(|e| panic!("{line} {headers:?}: {e}"))
 }
 
-/// Trap I1.
-pub(crate) fn every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does(shell: Shell) {
+pub(crate) fn i1_every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does(shell: Shell) {
     let world = two_circuits(shell, "");
     let echo = |host: &str| world.send(&Request::get("/debug/echo").header("Host", host));
     for spelled in
@@ -92,24 +91,14 @@ pub(crate) fn every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does
     refused(&other, 404, "endpoint_not_found");
 }
 
-/// Traps I2 and I3: one circuit for each list, since a creation is acked when it is in force.
-pub(crate) fn address_lists_of_circuits_fail_closed(shell: Shell) {
+/// A circuit's list, and clients with whether they are inside.
+type Listed = (Value, &'static [(&'static str, bool)]);
+
+/// One circuit for each list, since a creation is acked when it is in force.
+fn judge_lists(shell: Shell, rows: impl IntoIterator<Item = Listed>) -> World {
     let mut world = shell.setup().legacy().server("trusted_proxies: [\"127.0.0.0/8\"]").prepare();
     let port = world.replica("r1", &["qwen"]);
     world.start_worker();
-    let rows: [(Value, &[(&str, bool)]); 11] = [
-        (json!("192.0.2.0/24"), &[("192.0.2.7", true), ("::ffff:192.0.2.7", true), ("::ffff:198.51.100.7", false)]),
-        (json!("::ffff:192.0.2.0/120"), &[("192.0.2.200", true), ("192.0.3.1", false)]),
-        (json!("2001:db8::/32"), &[("2001:db8::9", true), ("192.0.2.7", false)]),
-        (json!("192.0.2.9/24"), &[("192.0.2.200", true)]),
-        (json!(null), &[("203.0.113.5", true)]),
-        (json!(""), &[("203.0.113.5", true)]),
-        (json!("  "), &[("203.0.113.5", true)]),
-        (json!("10.0.0.0/33, office"), &[("10.0.0.1", false), ("203.0.113.5", false)]),
-        (json!("192.0.2.1, bad"), &[("192.0.2.1", true), ("192.0.2.2", false)]),
-        (json!("192.0.2.1,,"), &[("192.0.2.1", true), ("192.0.2.2", false)]),
-        (json!("127.0.0.0/8"), &[("unreadable", false), ("127.0.0.1", true)]),
-    ];
     for (number, (list, clients)) in (1..).zip(rows) {
         let label = format!("list-{number}");
         world.wildcard(number, &label, &[port], json!({ "allowed_client_ips": list }));
@@ -125,7 +114,32 @@ pub(crate) fn address_lists_of_circuits_fail_closed(shell: Shell) {
             }
         }
     }
+    world
+}
+
+pub(crate) fn i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit(shell: Shell) {
+    let rows: [Listed; 5] = [
+        (json!("192.0.2.0/24"), &[("192.0.2.7", true), ("::ffff:192.0.2.7", true), ("::ffff:198.51.100.7", false)]),
+        (json!("::ffff:192.0.2.0/120"), &[("192.0.2.200", true), ("192.0.3.1", false)]),
+        (json!("2001:db8::/32"), &[("2001:db8::9", true), ("192.0.2.7", false)]),
+        (json!("192.0.2.9/24"), &[("192.0.2.200", true)]),
+        (json!("127.0.0.0/8"), &[("unreadable", false), ("127.0.0.1", true)]),
+    ];
+    let _world = judge_lists(shell, rows);
+}
+
+pub(crate) fn i3_a_broken_address_list_of_a_circuit_closes_its_door(shell: Shell) {
+    let rows: [Listed; 6] = [
+        (json!(null), &[("203.0.113.5", true)]),
+        (json!(""), &[("203.0.113.5", true)]),
+        (json!("  "), &[("203.0.113.5", true)]),
+        (json!("10.0.0.0/33, office"), &[("10.0.0.1", false), ("203.0.113.5", false)]),
+        (json!("192.0.2.1, bad"), &[("192.0.2.1", true), ("192.0.2.2", false)]),
+        (json!("192.0.2.1,,"), &[("192.0.2.1", true), ("192.0.2.2", false)]),
+    ];
+    let mut world = judge_lists(shell, rows);
     // The address is judged before the credential, and a good credential does not help.
+    let port = world.replicas[0].address().port();
     world.wildcard(20, "both", &[port], json!({"allowed_client_ips": "192.0.2.1", "open_to_public": false}));
     let from = |client: &str, request: Request| world.at("both", request.header("X-Forwarded-For", client));
     let token = world.token(20);

@@ -26,8 +26,8 @@ macro_rules! every_scenario {
         $then! {
             ($($arguments)*)
             access_tokens {
+                i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code,
                 one_circuits_token_opens_no_other,
-                refused_tokens_reach_no_replica_and_learn_no_more_than_their_code,
             }
             bounds {
                 a_client_that_does_not_read_slows_the_replica_down,
@@ -70,10 +70,11 @@ macro_rules! every_scenario {
             ingress {
                 a_browsers_question_needs_no_token_and_any_other_options_does,
                 a_circuit_answers_to_its_own_model_whatever_is_asked,
-                address_lists_of_circuits_fail_closed,
                 an_unknown_label_has_no_fallback,
-                every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does,
                 fallback_comes_after_authentication,
+                i1_every_spelling_of_a_host_reaches_its_circuit_and_nothing_else_does,
+                i2_ipv4_and_ipv4_in_ipv6_are_the_same_address_to_a_circuit,
+                i3_a_broken_address_list_of_a_circuit_closes_its_door,
                 pages_answer_at_the_nodes_own_names_and_belong_to_the_replica_elsewhere,
                 the_apex_judges_circuit_by_circuit,
                 two_circuits_of_one_label_and_a_removal,

@@ -18,6 +18,10 @@ pub(crate) fn apply(apply: &Apply) -> Vec<String> {
             parts.push(format!("{what} {}", names.join(" ")));
         }
     }
+    if !changes.circuits.is_empty() {
+        let ids: Vec<String> = changes.circuits.iter().map(ToString::to_string).collect();
+        parts.push(format!("circuits {}", ids.join(" ")));
+    }
     if changes.keys > 0 {
         parts.push(format!("keys {}", changes.keys));
     }
