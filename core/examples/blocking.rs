@@ -3,7 +3,6 @@
 //! It joins a development coordinator, serves a request with the key published there, and leaves. `ask`, the fixtures'
 //! little HTTP client, stands where your HTTP library would; without a bus, changes come by pull.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a shell does what the core asks for")]
-
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -126,8 +125,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let loaded = config::load(&(configuration + "health_checks: {enabled: false}\n"), &|_| None)?.config;
     let (rules, settings) = (ExchangeRules::from(&loaded), ServingSettings::from(&loaded));
     let config = loaded.worker.ok_or("no worker is configured")?;
-    // A program that serves takes its seeds from the system.
-    let worker = Worker::new(config.clone(), &settings, Seed::from_number(1), Now::default());
+    let worker = Worker::new(config.clone(), &settings, Seed::from_number(1), Now::default()); // take a random one
     let in_force = RwLock::new((worker.view().clone(), Control::Unknown));
     let (began, states) = (Instant::now(), States::new(Draws::new(Seed::from_number(2))));
     let shell = Shell { began, config, rules, in_force, states };
@@ -135,7 +133,9 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| {
         scope.spawn(|| shell.control(worker, inbox, &outbox));
         let chat = serde_json::json!({"model": "demo-chat", "messages": []});
-        let request = Request::post("/v1/chat/completions", &chat).with_header("authorization", "Bearer sk-demo");
+        let request = Request::post("/v1/chat/completions", &chat)
+            .with_header("authorization", "Bearer sk-demo")
+            .with_header("host", "demo");
         let mut answer = shell.request(&request, &outbox);
         while matches!(&answer, Err(refused) if refused.status == 503) {
             thread::sleep(Duration::from_millis(10)); // the first pull is on its way

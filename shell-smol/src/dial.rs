@@ -31,6 +31,18 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// No address could be found for a name; the resolver's words.
+#[derive(Debug)]
+pub(crate) struct Unresolved(String);
+
+impl core::fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for Unresolved {}
+
 /// Whom a URI speaks of: what a connection is opened to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Peer {
@@ -53,7 +65,9 @@ impl Peer {
         // An IPv6 address stands in brackets in a URI, and without elsewhere.
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = self.authority.port_u16().unwrap_or(if self.tls { 443 } else { 80 });
-        let stream = TcpStream::connect((host, port)).await?;
+        let unresolved = |error: io::Error| io::Error::new(error.kind(), Unresolved(error.to_string()));
+        let addresses = smol::net::resolve((host, port)).await.map_err(unresolved)?;
+        let stream = TcpStream::connect(addresses.as_slice()).await?;
         drop(stream.set_nodelay(true));
         let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
         drop(socket2::SockRef::from(&stream).set_tcp_keepalive(&keep_alive));

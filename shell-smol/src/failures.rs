@@ -6,6 +6,8 @@ use std::io;
 use appproxy_core::worker::TransportFailure;
 use http_body_util::LengthLimitError;
 
+use crate::dial::Unresolved;
+
 /// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
 pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
     let mut cause = Some(error);
@@ -26,10 +28,6 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
             return failure;
         }
         last = error.to_string();
-        // The resolver's own error type is private; its words are all there is.
-        if last == "dns error" {
-            return TransportFailure::Unresolved;
-        }
         cause = error.source();
     }
     TransportFailure::Other(last)
@@ -37,6 +35,9 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
 
 pub(crate) fn classify_io(error: &io::Error) -> Option<TransportFailure> {
     if let Some(inner) = error.get_ref() {
+        if inner.is::<Unresolved>() {
+            return Some(TransportFailure::Unresolved);
+        }
         if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
             return Some(TransportFailure::Tls(tls.to_string()));
         }
