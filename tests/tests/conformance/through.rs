@@ -132,7 +132,8 @@ pub(crate) fn until_the_model_is_known_other_paths_pass(shell: Shell) {
         answer.status() == 200 && answer.text().contains("\"model\":\"llama\"")
     });
     // A name that the configuration gives is not asked for.
-    let mut world = shell.setup().legacy().router("model_names: {given: \"named\"}").prepare();
+    let unprobed = shell.setup().legacy().sections("health_checks: {enabled: false}\n");
+    let mut world = unprobed.router("model_names: {given: \"named\"}").prepare();
     let port = world.replica("r1", &[]);
     world.replicas[0].behave(Behaviour { warming_up: true, ..Behaviour::default() });
     world.wildcard(1, "given", &[port], json!({}));
