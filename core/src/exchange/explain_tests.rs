@@ -44,7 +44,7 @@ fn told(world: &mut World, key: Option<&str>, model: &str) -> Explanation {
 }
 
 fn code(told: &Explanation) -> String {
-    told.refusal.as_ref().map_or("served".to_owned(), |refusal| format!("{} {}", refusal.status, refusal.code))
+    told.refusal.as_ref().map_or_else(|| "served".to_owned(), |refusal| format!("{} {}", refusal.status, refusal.code))
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(crate) fn static_backends_come_and_go_and_what_goes_drains(shell: Shell) {
     let mut world = shell.setup().sections("").start();
     let ask = |world: &World| world.send(&chat("own").bearer("sk-op")).status();
     assert_eq!(ask(&world), 401);
-    let with = backends.clone();
+    let with = backends;
     rewrite(&mut world, move |text| format!("{text}{with}"));
     hang_up(&mut world);
     wait::until("the backend and its key to be in force", PATIENCE, || reloads(&world, "applied") == 1.0);
