@@ -18,8 +18,8 @@ impl Args {
         let mut deserializer = rmp_serde::Deserializer::new(&mut rest);
         // Elements are strings; whatever else a longer array holds is skipped, and need not be deep.
         deserializer.set_max_depth(limits::NESTING);
-        let args =
-            Self::deserialize(&mut deserializer).map_err(|error| format!("no msgpack array of strings: {error}"))?;
+        let args = Self::deserialize(&mut deserializer)
+            .map_err(|error| format!("no msgpack array of strings: {}", without_values(&error.to_string())))?;
         if rest.is_empty() { Ok(args) } else { Err(format!("{} bytes after the msgpack array", rest.len())) }
     }
 
@@ -39,6 +39,17 @@ impl Args {
         serde::Serializer::collect_seq(&mut bytes, elements)
             .unwrap_or_else(|error| unreachable!("strings are always msgpack: {error}"));
         STANDARD.encode(bytes.into_inner())
+    }
+}
+
+/// What a library says of a value without the value, which may be anything: `invalid type: string "..."`.
+fn without_values(error: &str) -> String {
+    match error.strip_prefix("invalid type: ") {
+        Some(found) => {
+            let kind: String = found.chars().take_while(|c| c.is_ascii_lowercase() || *c == ' ').collect();
+            format!("invalid type: {}", kind.trim_end())
+        }
+        None => error.to_owned(),
     }
 }
 
@@ -125,5 +136,23 @@ impl<'de> Visitor<'de> for ArgVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Arg, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Arg(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_array_is_named_by_its_kind_and_never_quoted() {
+        let marked = "s3cr3t".repeat(20);
+        let text = rmp_serde::to_vec(&marked).expect("msgpack");
+        for bytes in [text, rmp_serde::to_vec(&-1.5e300_f64).expect("msgpack"), vec![0xc3], vec![0xc0], vec![0x05]] {
+            let wrong = Args::read(&STANDARD.encode(bytes)).err().expect("no array");
+            assert!(wrong.starts_with("no msgpack array of strings: invalid type: "), "{wrong}");
+            assert!(!wrong.contains("s3cr3t") && wrong.len() < 90, "{wrong}");
+        }
+        let many = rmp_serde::to_vec(&vec!["x"; limits::ENVELOPE_ARGS + 1]).expect("msgpack");
+        assert!(Args::read(&STANDARD.encode(many)).err().expect("too many").contains("more than"));
     }
 }

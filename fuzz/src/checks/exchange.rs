@@ -119,9 +119,15 @@ fn cut<'a>(bytes: &'a [u8], mark: &[u8]) -> (&'a [u8], &'a [u8]) {
 /// The bytes as a JSON body; and, behind a first line with the boundary, as a form.
 pub fn model_peek(bytes: &[u8]) {
     if let Ok(found) = peek::json(bytes) {
-        let body: serde_json::Value = serde_json::from_slice(bytes).expect("what is let through is JSON");
-        assert_eq!(body["model"], *found.model, "another reader sees another model");
-        assert_eq!(body["stream"] == true, found.stream, "another reader sees another kind of answer");
+        serde_json::from_slice::<serde::de::IgnoredAny>(bytes).expect("what is let through is JSON");
+        match serde_json::from_slice::<serde_json::Value>(bytes) {
+            Ok(body) => {
+                assert_eq!(body["model"], *found.model, "another reader sees another model");
+                assert_eq!(body["stream"] == true, found.stream, "another reader sees another kind of answer");
+            }
+            // JSON has no bounds for numbers, a reader that makes values of them has.
+            Err(error) => assert!(error.to_string().starts_with("number out of range"), "{error}"),
+        }
         renamed(bytes, &found, |body| peek::json(body).expect("still JSON"));
     }
     let (boundary, form) = cut(bytes, b"\n");

@@ -144,6 +144,6 @@ fn sound_report(report: &Malformed) {
     let mut run = 0;
     for c in report.problem.chars() {
         run = if c.is_ascii_hexdigit() { run + 1 } else { 0 };
-        assert!(run < 64, "a report holds what may be a hash");
+        assert!(run < 64, "a report holds what may be a hash: {report:?}");
     }
 }
