@@ -101,7 +101,6 @@ impl Running {
     /// The data plane as a service of somebody else's axum application: for its fallback, or nested under a path of its
     /// own. Serve the application with the connection's address (`into_make_service_with_connect_info::<SocketAddr>()`):
     /// a request without one has no address, and every address list refuses it. WebSockets need our own listeners.
-    #[must_use]
     pub fn router(&self) -> axum::Router {
         data::embedded(self.node.clone())
     }

@@ -166,7 +166,7 @@ mod tests {
         let mut room = bounds.room();
         room.cover(5).expect("all of it");
         room.cover(5).expect("nothing more");
-        assert_eq!(code(bounds.clone().room().cover(1)), Some(Code::Overloaded));
+        assert_eq!(code(bounds.room().cover(1)), Some(Code::Overloaded));
         drop(room);
         let mut body = Collecting::new(100, &bounds, START);
         body.push(Bytes::from_static(b"abcde"), 0, START).expect("it came back");

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn what_ends_counts_no_more() {
         let gauge = Gauge::default();
-        let (first, second) = (gauge.hold(), gauge.clone().hold());
+        let (first, second) = (gauge.hold(), gauge.hold());
         assert_eq!(gauge.get(), 2);
         drop(first);
         assert_eq!(gauge.get(), 1);
