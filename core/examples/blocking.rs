@@ -141,7 +141,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
             thread::sleep(Duration::from_millis(10)); // the first pull is on its way
             answer = shell.request(&request, &outbox);
         }
-        [Input::Shutdown, Input::Drained].into_iter().try_for_each(|order| outbox.send(order))?;
+        outbox.send(Input::Drained)?;
         let answer = answer.map_err(|refused| format!("refused: {}", refused.status))?;
         println!("{} {}", answer.status, answer.value());
         answer.value().get("choices").map(|_| ()).ok_or_else(|| "no answer of a replica".into())

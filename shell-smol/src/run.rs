@@ -114,7 +114,7 @@ impl Files {
     }
 
     fn config(&self) -> &Path {
-        self.paths.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new(""))
+        self.paths.first().map_or_else(|| Path::new(""), PathBuf::as_path)
     }
 
     /// Resolves when they are to be read anew.

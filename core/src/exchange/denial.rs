@@ -234,7 +234,7 @@ impl Denial {
         Self::new(Code::InvalidRequest, "The chunks of the request body are malformed. Send the request again.")
     }
 
-    /// For the shell: the body came more slowly than [`super::Uploading`] allows.
+    /// For the shell: the body came more slowly than [`super::Collecting`] allows.
     #[must_use]
     pub fn body_too_slow() -> Self {
         Self::new(Code::RequestTimeout, "The request body came too slowly. Send the request again, faster.")
