@@ -123,7 +123,7 @@ mod tests {
     use crate::exchange::Head;
     use crate::exchange::testing::{World, chat, header, lines_of, request};
 
-    fn explained(path: &str, status: u16, lines: &[&str], body: &'static str) -> Box<Answer> {
+    fn explained(path: &str, status: u16, lines: &[&str], body: &str) -> Box<Answer> {
         let mut world = World::new();
         world.rules.max_retries = 0;
         let (attempt, _) = world.first(request("POST", path, &["authorization: Bearer all"]), "m1").unwrap();
@@ -132,7 +132,7 @@ mod tests {
         reply.headers = lines_of(lines);
         let mut budget = core::mem::take(&mut world.budget);
         match attempt.head(reply, &mut budget, world.node()).unwrap() {
-            Head::Explain(explained) => explained.body(Some(Bytes::from_static(body.as_bytes()))),
+            Head::Explain(explained) => explained.body(Some(Bytes::copy_from_slice(body.as_bytes()))),
             other => panic!("not read: {other:?}"),
         }
     }
@@ -164,6 +164,26 @@ mod tests {
         assert_eq!((answer.status.as_u16(), &said(&answer)["error"]["message"]), (500, &Value::from("too long")));
         let answer = explained("/v1/messages", 429, &[JSON, "retry-after: 7"], bodies[2]);
         assert_eq!((answer.status.as_u16(), header(&answer.headers, "retry-after")), (429, "7"));
+    }
+
+    #[test]
+    fn a_long_message_is_cut_and_a_longer_body_is_not_read() {
+        let long = "m".repeat(EXPLANATION_CHARS + 1);
+        let answer = explained("/v1/messages", 400, &[JSON], &format!("{{\"error\":\"{long}\"}}"));
+        let told = said(&answer);
+        assert_eq!(told["error"]["message"].as_str().map(str::len), Some(EXPLANATION_CHARS));
+        let wanted = |length: usize| {
+            let mut world = World::new();
+            let line = format!("content-length: {length}");
+            let (attempt, _) =
+                world.first(request("POST", "/v1/messages", &["authorization: Bearer all"]), "m1").unwrap();
+            let mut reply = http::Response::new(()).into_parts().0;
+            reply.status = StatusCode::BAD_REQUEST;
+            reply.headers = lines_of(&[JSON, &line]);
+            let mut budget = core::mem::take(&mut world.budget);
+            matches!(attempt.head(reply, &mut budget, world.node()), Ok(Head::Explain(_)))
+        };
+        assert!(wanted(EXPLANATION_BYTES) && !wanted(EXPLANATION_BYTES + 1));
     }
 
     #[test]

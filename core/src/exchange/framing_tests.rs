@@ -101,6 +101,12 @@ fn a_refusal_knows_whose_shape_it_has_and_no_more() {
     assert_eq!((answer.status.as_u16(), answer.outcome.trail.path()), (400, "/v1/messages"));
     let body = core::str::from_utf8(&answer.body).unwrap();
     assert!(body.contains("\"type\":\"error\"") && !body.contains("secret"), "{body}");
+    // Of a long target only the lead is kept.
+    let head =
+        format!("POST /v1/messages/{} HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", "x".repeat(limits::LEAD_BYTES));
+    let fault = Framing::new(65536).see(head.as_bytes()).unwrap_err();
+    let answer = fault.head.unwrap().answer(Moment::START, &mut Draws::new(crate::seed::Seed([7; 32])));
+    assert_eq!(answer.outcome.trail.path().len() + "POST ".len(), limits::LEAD_BYTES);
 }
 
 #[test]

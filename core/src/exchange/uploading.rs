@@ -63,6 +63,18 @@ mod tests {
     }
 
     #[test]
+    fn past_the_grace_the_least_rate_is_enough_and_a_byte_less_is_not() {
+        let silence = Duration::from_secs(3600);
+        let mut body = Uploading::begun(at(0), silence);
+        let whole = usize::try_from(BODY_BYTES_PER_SECOND * 10).unwrap();
+        body.came(whole, at(0));
+        assert_eq!(body.due(), Moment::START.after(BODY_GRACE).after(Duration::from_secs(10)));
+        let mut less = Uploading::begun(at(0), silence);
+        less.came(whole - 1, at(0));
+        assert!(less.due() < body.due());
+    }
+
+    #[test]
     fn silence_is_cut_whatever_came_before() {
         let mut body = Uploading::begun(at(0), Duration::from_secs(5));
         assert_eq!(body.due(), at(5000));

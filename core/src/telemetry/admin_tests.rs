@@ -164,3 +164,34 @@ fn draining_needs_a_token_and_a_backend() {
     assert_eq!(post("/admin/backends/one%2Ftwo/explode", Some("t0ken")).0, 404);
     assert_eq!(world.ask(&Method::GET, "/admin/backends/x/drain", Some("Bearer t0ken"), Some("t0ken")).0, 405);
 }
+
+#[test]
+#[cfg(feature = "appproxy-router")]
+fn a_million_keys_are_not_all_shown() {
+    use crate::desired::Desired;
+    use crate::limits::KEYS_SHOWN;
+    use crate::wire::ids::KeyId;
+    use crate::wire::key::{ApiKey, TokenHash};
+    let key = |n: usize| {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        let key_id = KeyId::from(format!("k{n}").as_str());
+        let key = ApiKey {
+            key_id: key_id.clone(),
+            token_hash: TokenHash(hash),
+            allowed_models: Vec::new(),
+            expires_at: None,
+            rate_limit: None,
+            allowed_client_ips: None,
+        };
+        (key_id, key)
+    };
+    let mut desired = Desired::new("here");
+    desired.replace_keys((0..=KEYS_SHOWN).map(key).collect());
+    let mut serving = Serving::new(&ServingSettings::default());
+    let touched = desired.take_touched();
+    let world = World { view: serving.update(&desired, &touched).expect("a view").view, ..World::new() };
+    let state: Value = serde_json::from_str(&world.get("/admin/state").1).expect("JSON");
+    assert_eq!(state["keys"].as_array().map(Vec::len), Some(KEYS_SHOWN));
+    assert_eq!(state["counts"]["keys"], KEYS_SHOWN + 1);
+}

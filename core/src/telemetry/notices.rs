@@ -40,3 +40,20 @@ impl Notices {
         self.last.iter().rev()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_kept() {
+        let mut notices = Notices::default();
+        for n in 0..=limits::NOTICES {
+            let at = Moment::from_millis(n as u64);
+            notices.keep(Noticed { at, severity: "info", code: "n".to_owned(), text: n.to_string() });
+        }
+        let shown: Vec<&str> = notices.newest_first().map(|noticed| noticed.text.as_str()).collect();
+        assert_eq!(shown.len(), limits::NOTICES);
+        assert_eq!((shown[0], *shown.last().expect("some")), (limits::NOTICES.to_string().as_str(), "1"));
+    }
+}

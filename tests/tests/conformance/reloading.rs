@@ -27,7 +27,7 @@ fn large() -> Request {
     Request::post_json("/v1/chat/completions", &body).bearer("sk-all")
 }
 
-pub(crate) fn a_reload_counts_at_once_and_names_what_needs_a_restart(shell: Shell) {
+pub(crate) fn c2_a_reload_counts_at_once_and_names_what_needs_a_restart(shell: Shell) {
     let (mut world, puppet) = shell.setup().start_with_puppet();
     let mut stream = streamed_chat("puppet").bearer("sk-all").open(world.data()).unwrap();
     let mut visit = puppet.visit();
@@ -53,7 +53,7 @@ pub(crate) fn a_reload_counts_at_once_and_names_what_needs_a_restart(shell: Shel
     assert_eq!(world.send(&large()).status(), 413);
 }
 
-pub(crate) fn a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended(shell: Shell) {
+pub(crate) fn c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended(shell: Shell) {
     let mut world = shell.setup().start();
     for bad in ["selection_strategy: no_such\nserver: {max_body_size: 1KiB}\n", "server: {\n"] {
         let before = reloads(&world, "refused");
