@@ -117,8 +117,8 @@ fn the_state_shows_the_tree_and_no_secret() {
     let state: Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(status, 200);
     assert_eq!(state["kind"], "plain router");
-    let [model] = state["models"].as_array().expect("models").as_slice() else { panic!("{body}") };
-    assert_eq!(model["names"], serde_json::json!(["c", "chat"]));
+    let [alias, model] = state["models"].as_array().expect("models").as_slice() else { panic!("{body}") };
+    assert_eq!((&alias["names"], &model["names"]), (&serde_json::json!(["c"]), &serde_json::json!(["chat"])));
     let replica = &model["pool"]["endpoints"][0]["groups"][0]["replicas"][0];
     assert_eq!(
         (&replica["share"], &replica["address"], &replica["health"]),
