@@ -40,13 +40,14 @@ pub(crate) struct Relay {
 /// Whether running requests are cut.
 struct Cut {
     switch: Switch,
-    turned: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Made when there is something to wait for: most whole answers are there with their heads.
+    turned: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     waits: Option<Waker>,
 }
 
 impl Cut {
     fn of(switch: &Switch) -> Self {
-        Self { switch: switch.clone(), turned: Box::pin(switch.turned()), waits: None }
+        Self { switch: switch.clone(), turned: None, waits: None }
     }
 
     /// Waits at the shared switch once for each task: all streams would queue at its lock for each chunk.
@@ -58,7 +59,8 @@ impl Cut {
             return false;
         }
         self.waits = Some(cx.waker().clone());
-        self.turned.as_mut().poll(cx).is_ready()
+        let turned = self.turned.get_or_insert_with(|| Box::pin(self.switch.turned()));
+        turned.as_mut().poll(cx).is_ready()
     }
 }
 

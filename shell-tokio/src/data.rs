@@ -8,8 +8,7 @@ use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
 use appproxy_core::telemetry::{AccessLine, Held};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Extension, State};
-use axum::middleware::map_request;
+use axum::extract::{ConnectInfo, State};
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use futures_util::FutureExt;
@@ -28,37 +27,30 @@ use crate::relay::Relay;
 use crate::tunnel::Tunnel;
 use crate::unpacking;
 
-/// The data plane's router: every path is the core's to judge.
-pub(crate) fn router(node: Arc<Node>) -> Router {
-    Router::new().fallback(handle).with_state(node)
+/// The data plane for connections that are not ours: all we know of them is the address that axum noted.
+pub(crate) fn embedded(node: Arc<Node>) -> Router {
+    Router::new().fallback(arrived).with_state(node)
 }
 
-/// The same for connections that are not ours: all we know of them is the address that axum noted.
-pub(crate) fn embedded(node: Arc<Node>) -> Router {
-    let clock = node.clock;
-    router(node).layer(map_request(move |mut request: Request<Body>| async move {
-        let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-        let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
-        let connection = Connection { peer, tls: false };
-        request.extensions_mut().insert(Arrival { connection, pace: Pace::start(clock), at: Instant::now() });
-        request
-    }))
+async fn arrived(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
+    let connection = Connection { peer, tls: false };
+    let arrival = Arrival { connection, pace: Pace::start(node.clock), at: Instant::now() };
+    answer(&node, arrival, request).await
 }
 
 const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
 
-async fn handle(
-    State(node): State<Arc<Node>>,
-    Extension(arrival): Extension<Arrival>,
-    request: Request<Body>,
-) -> Response<Body> {
+/// Answers a request: every path is the core's to judge.
+pub(crate) async fn answer(node: &Arc<Node>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
     let (in_flight, began) = (node.metrics.in_flight.hold(), arrival.at);
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
-    let exchange = AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind();
+    let exchange = AssertUnwindSafe(exchange(node, request, arrival, in_flight)).catch_unwind();
     match exchange.await {
         Ok(Ok(response)) => response,
-        Ok(Err(answer)) => own_answer(&node, *answer, began),
+        Ok(Err(answer)) => own_answer(node, *answer, began),
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
             node.metrics.counts().refused("internal");

@@ -38,6 +38,8 @@ impl<'a, S: Waiting> Held<'a, S> {
     /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
     pub(crate) async fn through<T>(mut self, work: impl Future<Output = T>) -> Result<(S, T), Box<Answer>> {
         let done = tokio::select! {
+            // In this order: work that is done at once never queues at the token, which all requests share.
+            biased;
             done = work => Some(done),
             () = self.node.phases.cutting.cancelled() => None,
         };

@@ -18,7 +18,6 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use axum::routing::future::RouteFuture;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -48,12 +47,37 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time for a connection to close; what a refused client still sends is taken meanwhile, or it would never see why.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// What answers the requests of a plane.
+pub(crate) enum Answers {
+    /// Inference, asked without a router in between: it would cost every request a tenth of our own time.
+    Data,
+    /// What an operator asks.
+    Admin(Router),
+}
+
+impl Answers {
+    fn ask(&self, node: &Arc<Node>, request: Request<Incoming>, arrival: Arrival) -> Asked {
+        match self {
+            Self::Data => {
+                let node = node.clone();
+                Box::pin(async move { data::answer(&node, arrival, request.map(Body::new)).await })
+            }
+            Self::Admin(router) => {
+                let answer = router.clone().call(request);
+                Box::pin(async move { answer.await.unwrap_or_else(|never| match never {}) })
+            }
+        }
+    }
+}
+
+type Asked = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
 /// What all connections of a plane share.
 #[derive(Clone)]
 pub(crate) struct Plane(Arc<Shared>);
 
 struct Shared {
-    router: Router,
+    service: Answers,
     node: Arc<Node>,
     limits: ArcSwap<Limits>,
     /// For TCP; swapped when the certificate is read anew.
@@ -102,9 +126,9 @@ pub(crate) struct Arrival {
 }
 
 impl Plane {
-    /// A plane that answers with `router` within the bounds of `server`.
+    /// A plane that answers with `service` within the bounds of `server`.
     pub(crate) fn new(
-        router: Router,
+        service: Answers,
         node: Arc<Node>,
         server: &Server,
         tls: Option<Arc<ServerConfig>>,
@@ -113,7 +137,7 @@ impl Plane {
     ) -> Self {
         let places = Places { taken: AtomicUsize::new(0), freed: Notify::new(), open };
         let (limits, tls) = (ArcSwap::from_pointee(Limits::of(server)), tls.map(ArcSwap::new));
-        Self(Arc::new(Shared { router, node, limits, tls, places, phases, connections: TaskTracker::new() }))
+        Self(Arc::new(Shared { service, node, limits, tls, places, phases, connections: TaskTracker::new() }))
     }
 
     /// Has connections that come from now on go by `server`, and by this certificate.
@@ -220,12 +244,11 @@ impl Plane {
     {
         let limits = self.0.limits.load_full();
         let pace = Pace::start(self.0.node.clock);
-        let (router, of_requests) = (self.0.router.clone(), pace.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let (shared, of_requests) = (self.0.clone(), pace.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
             let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };
-            request.extensions_mut().insert(arrival);
             let busy = Some(of_requests.head_done());
-            Answering { answer: router.clone().call(request), busy }
+            Answering { answer: shared.service.ask(&shared.node, request, arrival), busy }
         });
         let io = TokioIo::new(Paced::new(stream, pace.clone(), limits.max_header));
         let mut connection = limits.http.serve_connection(io, service);
@@ -268,7 +291,7 @@ impl Plane {
 
 /// A request at work. Not a closure's future: hyper gives the connection back only when this can be moved.
 struct Answering {
-    answer: RouteFuture<Infallible>,
+    answer: Asked,
     busy: Option<Busy>,
 }
 
@@ -276,7 +299,7 @@ impl Future for Answering {
     type Output = Result<Response<Marked<Body>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(cx))?;
+        let answer = ready!(self.answer.as_mut().poll(cx));
         let busy = self.busy.take();
         Poll::Ready(Ok(answer.map(|body| Marked { body, _busy: busy })))
     }

@@ -28,12 +28,18 @@ pub(crate) struct Relay {
     began: Instant,
     idle: Duration,
     last: Instant,
-    timer: Pin<Box<Sleep>>,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Made when there is something to wait for: most whole answers are there with their heads.
+    waits: Option<Waits>,
     first_byte: Duration,
     ending: Ending,
     /// Dropped last: what is counted, and who waits, hear of the end when it has come.
     _counts: (Held, Option<Freeing>),
+}
+
+/// What ends a wait for the replica's next bytes.
+struct Waits {
+    timer: Pin<Box<Sleep>>,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// Where a relay stands.
@@ -58,11 +64,8 @@ impl Relay {
         let idle = node.rules().idle_timeout;
         let first_byte = began.elapsed();
         let last = Instant::now();
-        let timer = Box::pin(sleep_until(last + idle));
-        // A token of its own: waiting at the shared one would have all streams queue at its lock for each chunk.
-        let cut = Box::pin(node.phases.cutting.child_token().cancelled_owned());
-        let (committed, ending) = (Some(committed), Ending::None);
-        Self { upstream, committed, node, began, idle, last, timer, cut, first_byte, ending, _counts: counts }
+        let (committed, ending, waits) = (Some(committed), Ending::None, None);
+        Self { upstream, committed, node, began, idle, last, waits, first_byte, ending, _counts: counts }
     }
 
     fn record(&mut self, end: EndOfBody) {
@@ -120,16 +123,25 @@ impl Body for Relay {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Some(Err(_))) => EndOfBody::UpstreamBroke,
-                Poll::Pending if relay.cut.as_mut().poll(cx).is_ready() => EndOfBody::NodeStopped,
                 Poll::Pending => {
-                    ready!(relay.timer.as_mut().poll(cx));
                     let due = relay.last + relay.idle;
-                    if Instant::now() < due {
-                        // Bytes came since the timer was set.
-                        relay.timer.as_mut().reset(due);
-                        continue;
+                    let waits = relay.waits.get_or_insert_with(|| Waits {
+                        timer: Box::pin(sleep_until(due)),
+                        // A token of its own: waiting at the shared one would have all streams queue at its lock for
+                        // each chunk.
+                        cut: Box::pin(relay.node.phases.cutting.child_token().cancelled_owned()),
+                    });
+                    if waits.cut.as_mut().poll(cx).is_ready() {
+                        EndOfBody::NodeStopped
+                    } else {
+                        ready!(waits.timer.as_mut().poll(cx));
+                        if Instant::now() < due {
+                            // Bytes came since the timer was set.
+                            waits.timer.as_mut().reset(due);
+                            continue;
+                        }
+                        EndOfBody::UpstreamIdle
                     }
-                    EndOfBody::UpstreamIdle
                 }
             };
             return match relay.broke(end) {

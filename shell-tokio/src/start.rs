@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
-use crate::plane::Plane;
+use crate::plane::{Answers, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
@@ -75,12 +75,11 @@ impl Running {
 
         let phases = node.phases.clone();
         let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
-        let router = data::router(node.clone());
         let open = node.metrics.connections.clone();
-        let data = Plane::new(router, node.clone(), &config.server, tls, open, phases);
+        let data = Plane::new(Answers::Data, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
         let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
-        let admin_router = admin::router(node.clone(), admin_token.clone());
+        let admin_router = Answers::Admin(admin::router(node.clone(), admin_token.clone()));
         let admin =
             Plane::new(admin_router, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut tasks = JoinSet::new();

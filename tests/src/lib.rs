@@ -13,10 +13,12 @@
 //! - [`http`]: a small HTTP/1.1 client which shows what was really on the wire.
 //! - [`simulation`]: whole worlds in memory, seeded, without sockets.
 //! - [`soak`]: a long run of everything going wrong at once.
+//! - [`load`]: what a worker costs, as ratios.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
 pub mod http;
+pub mod load;
 pub mod log;
 pub mod plain;
 pub mod process;
