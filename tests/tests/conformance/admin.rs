@@ -143,11 +143,12 @@ pub(crate) fn a_drained_backend_gets_no_request_until_it_is_undrained(shell: She
     assert!(text.contains("drained"), "{text}");
     assert_eq!(world.chat("sk-all", "chat").status(), 200);
 
-    // With both of them out, nobody serves; and a coordinator's pull does not bring them back.
+    // With both of them out, nobody serves; and what the coordinator says of keys and models does not bring them back.
     tell(&names[1], "drain", 200);
     until_drained(&names[1], true);
     world.wait_chat("sk-all", "chat", 503, PATIENCE);
-    world.set_routes(1, &ports);
+    assert_eq!(world.key("more", "sk-more", json!({})), "acked");
+    assert_eq!(world.publish("chat", &["talk"], &[(1, 1.0)]), "acked");
     assert_eq!(world.chat("sk-all", "chat").status(), 503);
 
     names.iter().for_each(|name| tell(name, "undrain", 200));
