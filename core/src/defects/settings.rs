@@ -5,10 +5,10 @@ use core::time::Duration;
 use super::{Defect, has};
 use crate::config::Config;
 use crate::config::api_keys::KeyMode;
-#[cfg(feature = "appproxy-router")]
 use crate::config::keys::KeyDoc;
 use crate::config::routing::Weights;
 use crate::config::server::BindAddress;
+#[cfg(feature = "appproxy-router")]
 use crate::config::worker::Mode;
 
 /// What a wrong program keeps of an accepted configuration.
