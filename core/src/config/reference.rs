@@ -28,7 +28,8 @@ pub fn reference() -> String {
             Applies::Restart => "restart",
         };
         let (key, kind) = (doc.key, kind(doc.kind));
-        let _ = writeln!(page, "| `{key}` | {kind} | {} | {} | {applies} |", code(doc.default), doc.meaning);
+        let meaning = plain(doc.meaning);
+        let _ = writeln!(page, "| `{key}` | {kind} | {} | {meaning} | {applies} |", code(doc.default));
     }
     page
 }
@@ -41,7 +42,12 @@ fn section_of(key: &str) -> &str {
 /// Words of ours (`required`, `-`) stay words, values become code.
 fn code(default: &str) -> String {
     let words = default == "-" || default.starts_with("required") || default.contains(' ');
-    if words { default.to_owned() } else { format!("`{default}`") }
+    if words { plain(default) } else { format!("`{default}`") }
+}
+
+/// Words in which a bracket begins no link.
+fn plain(words: &str) -> String {
+    words.replace('[', "\\[")
 }
 
 fn kind(kind: Kind) -> String {

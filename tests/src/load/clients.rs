@@ -83,14 +83,17 @@ impl Client {
     async fn run(self) {
         while Instant::now() < self.until {
             if let Err(error) = self.converse().await {
-                let mut seen = self.seen.borrow_mut();
-                seen.wrong += 1;
-                seen.example.get_or_insert_with(|| error.to_string());
+                self.went_wrong(&error);
                 // Whatever it is, trying as fast as one can tells no more about it.
-                drop(seen);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+    }
+
+    fn went_wrong(&self, error: &io::Error) {
+        let mut seen = self.seen.borrow_mut();
+        seen.wrong += 1;
+        seen.example.get_or_insert_with(|| error.to_string());
     }
 
     async fn converse(&self) -> io::Result<()> {
