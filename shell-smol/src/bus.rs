@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::wire::envelope::{self, CHANNEL};
 use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::Input;
@@ -151,6 +152,9 @@ async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> Stri
 async fn stay_alive(mut sink: PubSubSink) -> String {
     loop {
         Timer::after(PING_EVERY).await;
+        if has(Defect::BusNotPinged) {
+            continue;
+        }
         match within(PING_WITHIN, sink.ping::<redis::Value>()).await {
             Some(Ok(_)) => {}
             Some(Err(error)) => return explain(&error),

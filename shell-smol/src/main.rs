@@ -7,6 +7,6 @@ use appproxy_shell_smol as shell;
 #[path = "../../shell-tokio/src/command_line.rs"]
 mod command_line;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     command_line::main()
 }

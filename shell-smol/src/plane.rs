@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::Server;
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{BadHead, Connection};
 use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
@@ -82,6 +83,12 @@ impl Limits {
         http.timer(SmolTimer::new())
             .header_read_timeout(server.idle_timeout)
             .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
+        if has(Defect::LeavingUnnoticed) {
+            http.half_close(true);
+        }
+        if has(Defect::NoBackPressure) {
+            http.writev(false).max_buf_size(usize::MAX / 2);
+        }
         Self {
             http,
             header_timeout: server.header_timeout,

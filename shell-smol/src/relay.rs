@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use appproxy_core::defects::{Defect, has, spoil_piece};
 use appproxy_core::exchange::{Committed, EndOfBody};
 use appproxy_core::telemetry::Held;
 use bytes::Bytes;
@@ -123,6 +124,9 @@ impl Body for Relay {
             }
             Ending::Break(true) => {
                 relay.ending = Ending::Over;
+                if has(Defect::CleanEnd) {
+                    return Poll::Ready(None);
+                }
                 return Poll::Ready(Some(Err(io::Error::other("the replica's answer broke off"))));
             }
         }
@@ -130,6 +134,7 @@ impl Body for Relay {
             let end = match Pin::new(&mut relay.upstream).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
+                    let Some(data) = spoil_piece(data) else { continue };
                     relay.last = Instant::now();
                     if let Some(committed) = &mut relay.committed {
                         committed.passed(&data);

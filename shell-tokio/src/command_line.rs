@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
-use crate::shell::demo::{self, Mode};
-use crate::shell::replay::{self, Show};
-use crate::shell::{check, explain, run};
+use super::shell::demo::{self, Mode};
+use super::shell::replay::{self, Show};
+use super::shell::{check, explain, run};
 
 /// An inference worker for Backend.AI's AppProxy: it routes requests by model name to LLM serving replicas, as a
 /// coordinator says, or to static backends.

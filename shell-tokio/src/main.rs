@@ -6,6 +6,6 @@ use appproxy_shell_tokio as shell;
 
 mod command_line;
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     command_line::main()
 }

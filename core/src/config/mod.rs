@@ -123,7 +123,7 @@ pub fn load_with(
     let env = |name: &str| defects::forget_variables(env(name));
     let mut reader = Reader::new(&env);
     let mut tree = tree::parse(text).map_err(|problem| Problems(vec![problem]))?;
-    for (variable, value) in given {
+    for (variable, value) in given.iter().filter(|_| !defects::has(Defect::OverridesUnread)) {
         if let Err(problem) = overrides::lay(&mut tree, variable, value) {
             reader.problems.push(problem);
         }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::foreign;
 use super::keys::{ALIASES, KEYS, KeyDoc, Kind};
+use crate::defects::told;
 
 /// What stands for a value anywhere: a text with a variable of the environment in it.
 const VARIABLE: &str = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}";
@@ -16,7 +17,7 @@ const SIZE: &str = r"^[0-9]+ ?(B|KiB|K|k|MiB|M|GiB|G|KB|kB|MB|GB)?$";
 #[must_use]
 pub fn schema() -> String {
     let mut root = section();
-    for doc in KEYS {
+    for doc in KEYS.iter().filter(told) {
         insert(&mut root, doc.key, leaf(doc), doc.default == "required");
     }
     for (alias, key) in ALIASES {

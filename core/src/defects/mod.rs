@@ -6,7 +6,7 @@
 
 mod settings;
 
-pub(crate) use settings::{forget_some, forget_variables};
+pub(crate) use settings::{forget_some, forget_variables, told};
 
 /// The environment variable that the programs made for it (`appproxy-worker-defects`) take their defect from.
 #[cfg(feature = "defects")]
@@ -142,6 +142,20 @@ defects! {
     HeadsUnjudged = "heads-unjudged",
     /// Paths of any length are logged.
     PathUncut = "path-uncut",
+
+    // What operators ask on the admin listener, and of a file.
+    /// The admin listener asks nobody for its token.
+    AdminOpen = "admin-open",
+    /// Nothing is drained, whatever the answer says.
+    DrainUnheard = "drain-unheard",
+    /// Explanations are of requests without a key.
+    ExplainForgetsKey = "explain-forgets-key",
+    /// The state tells the hashes of keys.
+    StateTellsHashes = "state-tells-hashes",
+    /// Schema and reference leave out a section.
+    SectionUntold = "section-untold",
+    /// Variables that take the place of keys are not read.
+    OverridesUnread = "overrides-unread",
 
     // Settings that are read and not kept.
     /// Another configuration changes nothing.

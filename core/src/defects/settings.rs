@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::{Defect, has};
 use crate::config::Config;
 use crate::config::api_keys::KeyMode;
+use crate::config::keys::KeyDoc;
 use crate::config::routing::Weights;
 use crate::config::server::BindAddress;
 #[cfg(feature = "appproxy-router")]
@@ -101,4 +102,9 @@ fn forget_of_server(config: &mut Config) {
 /// What a wrong program makes of a variable's value.
 pub(crate) fn forget_variables(value: Option<String>) -> Option<String> {
     value.filter(|_| !has(Defect::VariablesUnread))
+}
+
+/// Whether a key of the file is described to who asks for all of them: by a wrong program, not those of `fallback`.
+pub(crate) fn told(doc: &&KeyDoc) -> bool {
+    !(has(Defect::SectionUntold) && doc.key.starts_with("fallback"))
 }

@@ -157,6 +157,10 @@ pub(super) fn commit(
     if status.is_server_error() && !passage.is_raw() && !tells {
         return Err(reworded(passage, status, &headers));
     }
+    let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    if waits && !headers.contains_key(RETRY_AFTER) {
+        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
     if Explained::wanted(&passage, status, &headers) {
         return Ok(Head::Explain(Box::new(Explained::new(passage, backend, status, headers, ticket))));
     }
@@ -165,10 +169,6 @@ pub(super) fn commit(
     headers::inbound(&mut headers, &passage.trail, backend);
     if upgraded {
         headers::ask_upgrade(&mut headers);
-    }
-    let waits = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    if waits && !headers.contains_key(RETRY_AFTER) {
-        headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     }
     let committed = Committed {
         trail: passage.trail,

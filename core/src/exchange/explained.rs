@@ -195,6 +195,11 @@ mod tests {
         assert_eq!(answer.outcome.denial, None);
         let body = r#"{"error":{"message":"m","type":"x","param":null,"code":null}}"#;
         assert_eq!(explained("/v1/chat/completions", 500, &[JSON], body).body, body.as_bytes());
+        // How long to wait is said in any case.
+        for (lines, wait) in [(vec![JSON], "1"), (vec![JSON, "retry-after: 7"], "7")] {
+            let answer = explained("/v1/chat/completions", 503, &lines, body);
+            assert_eq!((&answer.body[..], header(&answer.headers, "retry-after")), (body.as_bytes(), wait));
+        }
     }
 
     #[test]

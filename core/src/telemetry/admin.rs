@@ -13,6 +13,7 @@ use super::export::Levels;
 use super::metrics::Metrics;
 use super::state;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
+use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::exchange::selection::Ask;
 use crate::exchange::{Figures, Loads, Node, Question, States, decode, explain};
@@ -56,7 +57,7 @@ pub fn answer(
     if path == "/admin/" && reads {
         return (page(), None);
     }
-    if token.is_some_and(|token| !shows(headers, token)) {
+    if token.is_some_and(|token| !shows(headers, token)) && !has(Defect::AdminOpen) {
         let message = "the admin listener needs `Authorization: Bearer <admin.token>`\n";
         let mut refusal = of(StatusCode::UNAUTHORIZED, PLAIN, message);
         refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -116,7 +117,7 @@ fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
         let given = (!value.is_empty()).then(|| value.clone().into_owned());
         match name {
             "model" => question.model = value.as_ref().into(),
-            "key_id" => question.key_id = given,
+            "key_id" => question.key_id = given.filter(|_| !has(Defect::ExplainForgetsKey)),
             "host" => question.host = given,
             "client_ip" => match value.parse::<IpAddr>() {
                 Ok(address) => question.client = Some(address.to_canonical()),
@@ -166,7 +167,8 @@ fn drained(
         ),
         false => format!("{} takes requests as its health says\n", backend.name),
     };
-    (of(StatusCode::OK, PLAIN, text), Some(Drain { backend: backend.name.clone(), out }))
+    let drain = (!has(Defect::DrainUnheard)).then(|| Drain { backend: backend.name.clone(), out });
+    (of(StatusCode::OK, PLAIN, text), drain)
 }
 
 /// What an explanation reads of the shared states, nothing of it changed.

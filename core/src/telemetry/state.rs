@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::admin::Desk;
+use crate::defects::{Defect, has};
 use crate::exchange::{Control, Page, PoolShown, page};
 use crate::limits;
 #[cfg(feature = "appproxy-legacy")]
@@ -85,14 +86,18 @@ fn circuits(desk: &Desk<'_>) -> Value {
 fn keys(desk: &Desk<'_>) -> Value {
     let node = desk.node;
     let shown = node.view.keys().iter().take(limits::KEYS_SHOWN).map(|key| {
-        json!({
+        let mut told = json!({
             "id": key.key_id(),
             "allowed_models": key.allowed_models(),
             "rate_limit": key.rate_limit(),
             "expires_at_ms": key.expires_at(),
             "expired": key.expired(node.now.wall),
             "restricted_to_addresses": !key.addresses().is_anyone(),
-        })
+        });
+        if has(Defect::StateTellsHashes) {
+            told["token_hash"] = json!(key.token_hash());
+        }
+        told
     });
     shown.collect()
 }

@@ -29,7 +29,9 @@ pub const KEYS: [&str; 5] = ["key-1", "key-2", "key-3", "key-4", "key-5"];
 #[derive(Debug, Clone)]
 pub struct Strict {
     key: String,
-    at: u64,
+    /// How often the key had changed by then, this removal included. The time would not tell: a key may be set anew in
+    /// the millisecond in which it was revoked.
+    changes: usize,
 }
 
 /// What a key was, from when on; `None`: it was not there.
@@ -106,6 +108,17 @@ impl Manager {
         then.and_then(|(_, then)| then.as_ref()) == key
             || past.iter().skip(first_after).any(|(_, later)| later.as_ref() == key)
             || self.spoiled.contains(id)
+    }
+
+    /// How often a key has changed.
+    fn changes(&self, id: &str) -> usize {
+        self.history.get(id).map_or(0, Vec::len)
+    }
+
+    /// Whether a key became this with a change after its first `changes`.
+    fn became(&self, id: &str, key: &Arc<Key>, changes: usize) -> bool {
+        let past = self.history.get(id).into_iter().flatten();
+        past.skip(changes).any(|(_, then)| then.as_ref() == Some(key))
     }
 
     /// The acks of these keys cannot be told apart for a minute.
@@ -271,7 +284,8 @@ impl World {
         let strict = self.draws.below(2) == 0;
         let handled = self.ask(Request::delete(format!("/v2/routers/{AUTHORITY}/api-keys/{id}?strict={strict}")));
         if let Some(ticket) = handled.ticket.filter(|_| strict) {
-            self.strict.insert(ticket, Strict { key: id.to_owned(), at: self.now });
+            let changes = self.manager.changes(id);
+            self.strict.insert(ticket, Strict { key: id.to_owned(), changes });
         }
         self.publish(handled, &Meaning::KeyGone(id.to_owned()));
     }
@@ -303,10 +317,16 @@ impl World {
         Ok(())
     }
 
+    /// What the answer to a strict revocation promises of each node that it calls confirmed (worker-protocol 3.2, 3.3, 7):
+    /// it admits nothing that the coordinator had under this key before the revocation. What the key was made
+    /// afterwards (set anew, or restored from a backup) it may admit, and rightly: its ack of the revocation is true of
+    /// the moment at which it was sent, and the coordinator's answer waits for the slowest node.
+    ///
+    /// Nothing is promised while the key's acks may be taken for each other, which the protocol accepts: an ack does not
+    /// say which change it answers, so one too many (a message that came twice, or an ack sent again after a bus loss) or
+    /// one too late for the coordinator's memory is counted for the wrong one.
     fn judge_revocation(&mut self, strict: &Strict, response: &Response) -> Result<(), Broken> {
-        let past = self.manager.history.get(&strict.key);
-        let changed_since = past.is_some_and(|past| past.last().is_some_and(|(at, _)| *at > strict.at));
-        if changed_since || self.manager.doubtful.get(&strict.key).is_some_and(|until| self.now < *until) {
+        if self.manager.doubtful.get(&strict.key).is_some_and(|until| self.now < *until) {
             return Ok(());
         }
         let value = response.value();
@@ -315,10 +335,50 @@ impl World {
         self.totals.revocations += 1;
         for node in self.nodes.iter().flatten() {
             let id = node.worker.node_id().to_string();
-            let admits = node.in_force.keys.contains_key(&strict.key);
-            let lied = confirmed.contains(&id.as_str()) && admits;
+            let admitted = node.in_force.keys.get(&strict.key);
+            let admits_revoked = admitted.is_some_and(|key| !self.manager.became(&strict.key, key, strict.changes));
+            let lied = confirmed.contains(&id.as_str()) && admits_revoked;
             must(!lied, "a node that confirmed a revocation refuses the key", || format!("{strict:?} on {id}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::state::State;
+
+    /// Sets `key-1`, in the millisecond at hand.
+    fn set(world: &mut World, hash: u8) -> Arc<Key> {
+        let body = json!({"token_hash": format!("{hash:02x}").repeat(32)});
+        world.ask(Request::put(format!("/v2/routers/{AUTHORITY}/api-keys/key-1"), &body));
+        world.manager.keys["key-1"].clone()
+    }
+
+    #[test]
+    fn a_node_that_confirmed_a_revocation_may_admit_only_what_the_key_became_since() {
+        let mut world = World::new(1, Kind::Router, 1, &[], &[]);
+        world.start(0).unwrap();
+        let node = world.nodes[0].as_ref().unwrap().worker.node_id().to_string();
+        let response = Response::json(200, &json!({"confirmed": [node]}));
+        let admitting = |world: &mut World, key: Option<&Arc<Key>>, strict: &Strict| {
+            let keys = key.map(|key| ("key-1".to_owned(), key.clone())).into_iter().collect();
+            world.nodes[0].as_mut().unwrap().in_force = Arc::new(State { keys, ..State::default() });
+            world.judge_revocation(strict, &response).is_ok()
+        };
+        let [older, revoked] = [1, 2].map(|hash| set(&mut world, hash));
+        world.ask(Request::delete(format!("/v2/routers/{AUTHORITY}/api-keys/key-1?strict=true")));
+        let strict = Strict { key: "key-1".to_owned(), changes: world.manager.changes("key-1") };
+        assert!(admitting(&mut world, None, &strict));
+        assert!(!admitting(&mut world, Some(&revoked), &strict));
+        assert!(!admitting(&mut world, Some(&older), &strict));
+
+        let anew = set(&mut world, 3);
+        assert!(admitting(&mut world, Some(&anew), &strict), "set anew in the same millisecond");
+        assert!(!admitting(&mut world, Some(&revoked), &strict), "set anew, but not to this");
+        let restored = set(&mut world, 2);
+        assert_eq!(restored, revoked);
+        assert!(admitting(&mut world, Some(&restored), &strict), "it came back");
     }
 }

@@ -11,6 +11,7 @@ use super::state::State;
 const ACK_AGE: u64 = 15_000;
 
 const ONLY_TRUE: &str = "an ack only for what was heard and is in force";
+const IN_TIME: &str = "no ack later than 15 s after its event";
 
 /// What an ack confirms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +24,16 @@ pub enum About {
     KeyGone(String),
     /// A key notice.
     Key(String),
+}
+
+impl About {
+    /// Whether the messages that confirm the two are the same: of a key they say only which.
+    fn reads_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::KeyGone(one) | Self::Key(one), Self::KeyGone(two) | Self::Key(two)) => one == two,
+            (one, two) => one == two,
+        }
+    }
 }
 
 /// When an ack is due.
@@ -46,6 +57,17 @@ struct Promise {
     held_by_bus: bool,
 }
 
+/// An ack that was handed out.
+#[derive(Debug)]
+struct Sent {
+    /// The input that it came of, the first time.
+    input: u64,
+    /// When it was handed out, the last time.
+    last: u64,
+    /// What for. Among promises alike this is a guess.
+    kept: Vec<Promise>,
+}
+
 /// How a node stands while an ack is judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Standpoint<'a> {
@@ -65,8 +87,10 @@ pub struct Standpoint<'a> {
 #[derive(Debug, Default)]
 pub struct Promises {
     waiting: Vec<Promise>,
-    /// What each ack handed out was for.
-    sent: BTreeMap<u64, Vec<Promise>>,
+    /// The acks handed out.
+    sent: BTreeMap<u64, Sent>,
+    /// Counts inputs.
+    input: u64,
 }
 
 impl Promises {
@@ -150,19 +174,17 @@ impl Promises {
     ) -> Result<(), Broken> {
         must(at.bus_up, "no ack while the bus is down", || format!("{abouts:?}"))?;
         must(!at.leaving, "no ack from shutdown on", || format!("{abouts:?}"))?;
-        if let Some(known) = self.sent.get(&ack) {
-            let oldest = known.iter().map(|it| it.heard_at).min().unwrap_or_default();
-            return must(at.now <= oldest + ACK_AGE, "no ack later than 15 s after its event", || format!("{known:?}"));
+        if let Some(known) = self.sent.get_mut(&ack) {
+            known.last = at.now;
+            let input = known.input;
+            return abouts.iter().try_for_each(|about| self.in_time(input, about));
         }
         let mut kept = Vec::new();
         for about in abouts {
             let matches = |it: &Promise| {
-                let same = match (&it.about, about) {
-                    // The message says only which key.
-                    (About::KeyGone(one) | About::Key(one), About::KeyGone(id) | About::Key(id)) => one == id,
-                    (one, other) => one == other,
-                };
-                same && !it.held_by_bus && matches!(it.due, Due::After(after) if after <= at.in_force)
+                it.about.reads_as(about)
+                    && !it.held_by_bus
+                    && matches!(it.due, Due::After(after) if after <= at.in_force)
             };
             // Of two promises alike the older one may be too old by now, and is forgotten.
             let fresh = |it: &Promise| matches(it) && at.now <= it.heard_at + ACK_AGE;
@@ -171,7 +193,7 @@ impl Promises {
                 return broken(ONLY_TRUE, format!("{about:?}, in force {}, owed {:?}", at.in_force, self.waiting));
             };
             let it = self.waiting.remove(found);
-            must(at.now <= it.heard_at + ACK_AGE, "no ack later than 15 s after its event", || format!("{it:?}"))?;
+            must(at.now <= it.heard_at + ACK_AGE, IN_TIME, || format!("{it:?}"))?;
             match &it.about {
                 About::Circuit(id) => {
                     must(at.state.circuits.contains_key(id), ONLY_TRUE, || format!("{about:?} is not served"))?;
@@ -188,8 +210,29 @@ impl Promises {
             }
             kept.push(it);
         }
-        self.sent.insert(ack, kept);
+        self.sent.insert(ack, Sent { input: self.input, last: at.now, kept });
         Ok(())
+    }
+
+    /// No ack goes out again later than 15 s after the event that it answers.
+    ///
+    /// An ack does not say which of several events alike it answers (a key set and removed, a model changed twice). What
+    /// is due is sent by the very input that makes it due, so the acks alike of one input answer the events alike of
+    /// that input, but which is whose shows only in when each goes out again. The rule is kept if there is a way to give
+    /// each of them one of these events that is at most 15 s older than the ack's last sending; and if there is any, then
+    /// giving the n-th event heard to the n-th ack by last sending is one.
+    fn in_time(&self, input: u64, about: &About) -> Result<(), Broken> {
+        let (mut sent, mut heard) = (Vec::new(), Vec::new());
+        for ack in self.sent.values().filter(|ack| ack.input == input) {
+            for it in ack.kept.iter().filter(|it| it.about.reads_as(about)) {
+                sent.push(ack.last);
+                heard.push(it.heard_at);
+            }
+        }
+        sent.sort_unstable();
+        heard.sort_unstable();
+        let late = sent.iter().zip(&heard).find(|(sent, heard)| **sent > **heard + ACK_AGE);
+        must(late.is_none(), IN_TIME, || format!("{about:?}: sent at {sent:?}, heard at {heard:?}"))
     }
 
     /// The input at hand is over, its acks included: none that is due is missing.
@@ -197,6 +240,7 @@ impl Promises {
     /// # Errors
     /// When one is.
     pub fn check_due(&mut self, at: Standpoint<'_>, wanted: &State) -> Result<(), Broken> {
+        self.input += 1;
         if at.leaving {
             self.waiting.clear();
         }
@@ -212,5 +256,57 @@ impl Promises {
             Some(it) => broken("an ack that is due is sent", format!("{it:?}, in force {}", at.in_force)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "model";
+
+    /// Two events alike are heard, and acked where `together` by one input, else each by its own.
+    fn acked(together: bool) -> Promises {
+        let mut promises = Promises::default();
+        for (ack, heard_at) in [(1, 1_000), (2, 9_000)] {
+            promises.hear(&Meaning::ModelGone(NAME.to_owned()), heard_at, false, 0);
+            promises.settle(ack);
+            if !together {
+                send(&mut promises, ack, 9_000).unwrap();
+                promises.input += 1;
+            }
+        }
+        if together {
+            send(&mut promises, 1, 9_000).unwrap();
+            send(&mut promises, 2, 9_000).unwrap();
+            promises.input += 1;
+        }
+        promises
+    }
+
+    fn send(promises: &mut Promises, ack: u64, now: u64) -> Result<(), Broken> {
+        let at = Standpoint { now, in_force: ack.max(2), state: &State::default(), bus_up: true, leaving: false };
+        promises.sent(ack, &[About::Model(NAME.to_owned())], at, |_, _| true)
+    }
+
+    #[test]
+    fn of_two_acks_alike_of_one_input_either_may_answer_the_later_event() {
+        for first in [1, 2] {
+            let mut promises = acked(true);
+            assert_eq!(send(&mut promises, first, 16_001), Ok(()), "ack {first}");
+            assert_eq!(send(&mut promises, first, 24_000), Ok(()), "ack {first}");
+            // The other one must be that of the earlier event then.
+            let other = send(&mut promises, 3 - first, 16_001).unwrap_err();
+            assert_eq!(other.invariant, IN_TIME);
+        }
+        assert_eq!(send(&mut acked(true), 1, 24_001).unwrap_err().invariant, IN_TIME);
+    }
+
+    #[test]
+    fn an_ack_that_went_out_before_the_later_event_was_due_answers_the_earlier_one() {
+        let mut promises = acked(false);
+        assert_eq!(send(&mut promises, 1, 16_000), Ok(()));
+        assert_eq!(send(&mut promises, 2, 24_000), Ok(()));
+        assert_eq!(send(&mut promises, 1, 16_001).unwrap_err().invariant, IN_TIME);
     }
 }

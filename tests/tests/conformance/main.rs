@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a scenario is the body of a test")]
 
 mod access_tokens;
+mod admin;
 mod bounds;
 mod commands;
 mod edges;
@@ -37,6 +38,14 @@ macro_rules! every_scenario {
             access_tokens {
                 i4_refused_tokens_reach_no_replica_and_learn_no_more_than_their_code = "token-of-any-circuit",
                 one_circuits_token_opens_no_other = "token-of-any-circuit",
+            }
+            admin {
+                a_drained_backend_gets_no_request_until_it_is_undrained = "drain-unheard",
+                a_variable_takes_the_place_of_a_key_of_the_file = "overrides-unread",
+                check_prints_the_schema_and_the_reference_of_every_key = "section-untold",
+                explain_says_beforehand_what_a_request_meets = "explain-forgets-key",
+                the_admin_listener_asks_for_its_token_and_without_one_changes_nothing = "admin-open",
+                the_state_shows_everything_but_secrets = "state-tells-hashes",
             }
             bounds {
                 a_client_that_does_not_read_slows_the_replica_down = "no-back-pressure",
@@ -209,8 +218,17 @@ macro_rules! pairs_of {
     };
 }
 
-// The shells.
-every_scenario!(tests_of, tokio, appproxy_tests::shell::Shell::TOKIO);
-every_scenario!(tests_of, smol, appproxy_tests::shell::Shell::SMOL);
+/// The shells: the tests of each, and what the proof goes through.
+macro_rules! on_every_shell {
+    ($($name:ident = $shell:ident,)*) => {
+        $(every_scenario!(tests_of, $name, appproxy_tests::shell::Shell::$shell);)*
+        const SHELLS: &[appproxy_tests::shell::Shell] = &[$(appproxy_tests::shell::Shell::$shell,)*];
+    };
+}
+
+on_every_shell! {
+    tokio = TOKIO,
+    smol = SMOL,
+}
 
 every_scenario!(pairs_of, PAIRS);
