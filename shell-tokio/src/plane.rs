@@ -49,7 +49,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// What answers the requests of a plane.
 pub(crate) enum Answers {
-    /// Inference, asked without a router in between: it would cost every request a tenth of our own time.
+    /// Inference, asked without a router in between: that boxes and moves the future of every request.
     Data,
     /// What an operator asks.
     Admin(Router),

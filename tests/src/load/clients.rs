@@ -34,6 +34,13 @@ pub(super) struct Seen {
     pub(super) took: Duration,
 }
 
+impl Seen {
+    fn met(&mut self, error: &io::Error) {
+        self.wrong += 1;
+        self.example.get_or_insert_with(|| error.to_string());
+    }
+}
+
 /// Puts `step` on `address` for `length`, after a short while that does not count.
 ///
 /// # Errors
@@ -83,17 +90,11 @@ impl Client {
     async fn run(self) {
         while Instant::now() < self.until {
             if let Err(error) = self.converse().await {
-                self.went_wrong(&error);
+                self.seen.borrow_mut().met(&error);
                 // Whatever it is, trying as fast as one can tells no more about it.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-    }
-
-    fn went_wrong(&self, error: &io::Error) {
-        let mut seen = self.seen.borrow_mut();
-        seen.wrong += 1;
-        seen.example.get_or_insert_with(|| error.to_string());
     }
 
     async fn converse(&self) -> io::Result<()> {
