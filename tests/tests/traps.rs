@@ -296,7 +296,7 @@ fn tests() -> BTreeSet<String> {
 fn trap_of(name: &str) -> Option<String> {
     let mut letters = name.chars();
     let (group, number, bar) = (letters.next()?, letters.next()?, letters.next()?);
-    let is = "wksrhc".contains(group) && number.is_ascii_digit() && bar == '_';
+    let is = "wiksrhc".contains(group) && number.is_ascii_digit() && bar == '_';
     is.then(|| format!("{}{number}", group.to_ascii_uppercase()))
 }
 
