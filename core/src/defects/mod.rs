@@ -91,6 +91,8 @@ defects! {
     // Who is asked.
     /// A failed attempt is the last one.
     NoRetries = "no-retries",
+    /// A backend's own rules of retrying are read and not kept.
+    RetryOverrideIgnored = "retry-override-ignored",
     /// A stale pooled connection counts as a failure of the replica.
     StaleCounts = "stale-counts",
     /// No model stands in for another.

@@ -24,6 +24,9 @@ pub(crate) fn forget_some(config: &mut Config) {
     if has(Defect::NoRetries) {
         config.request.max_retries = 0;
     }
+    if has(Defect::RetryOverrideIgnored) {
+        config.backends.iter_mut().for_each(|backend| backend.retry_override = None);
+    }
     if has(Defect::FallbackIgnored) {
         config.fallback.clear();
     }

@@ -143,7 +143,7 @@ macro_rules! every_scenario {
                 publishing_to_serving_takes_milliseconds = "acks-withheld",
             }
             reloading {
-                a_backend_has_retries_of_its_own = "no-retries",
+                a_backend_has_retries_of_its_own = "retry-override-ignored",
                 c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended = "reload-unheard",
                 c2_a_reload_counts_at_once_and_names_what_needs_a_restart = "reload-unheard",
                 static_backends_come_and_go_and_what_goes_drains = "reload-unheard",
