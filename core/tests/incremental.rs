@@ -10,7 +10,7 @@ use std::sync::Arc;
 use appproxy_core::desired::{Backend, Desired, Rules, StateReport, reconcile};
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::serving::{ChangeSet, Generation, ModelPool, Serving, ServingSettings, ServingView};
-use appproxy_core::wire::circuit::{AppMode, Circuit};
+use appproxy_core::wire::circuit::{AppMode, Circuit, Protocol};
 use appproxy_core::wire::ids::KeyId;
 use appproxy_core::wire::key::{ApiKey, TokenHash};
 use appproxy_core::wire::publication::Publication;
@@ -280,6 +280,24 @@ fn the_digest_sees_every_kind_of_change_and_not_the_order() {
             state.upsert_circuit(circuit(1, 1, vec![route(1, 1.0)]));
         }),
         with(&|state| {
+            state.upsert_circuit(Circuit {
+                protocol: Protocol::Other,
+                ..circuit(1, 1, vec![route(1, 1.0), route(2, 1.0)])
+            });
+        }),
+        with(&|state| {
+            state.upsert_circuit(Circuit {
+                replica_groups: vec![group(1, 0.5)],
+                ..circuit(1, 1, vec![route(1, 1.0), route(2, 1.0)])
+            });
+        }),
+        with(&|state| {
+            state.upsert_circuit(Circuit {
+                replica_groups: vec![group(1, 2.0)],
+                ..circuit(1, 1, vec![route(1, 1.0), route(2, 1.0)])
+            });
+        }),
+        with(&|state| {
             state.upsert_key(key("k", 1, &[]));
         }),
         with(&|state| {
@@ -308,7 +326,7 @@ fn nothing_new_is_no_view() {
     let mut state = desired(vec![circuit(1, 1, vec![route(1, 1.0)])], vec![publication("m", &[], &[(1, 1.0)])]);
     let mut serving = router();
     let touched = state.take_touched();
-    assert!(serving.update(&state, &touched).is_some());
+    assert!(!touched.is_empty() && serving.update(&state, &touched).is_some());
     assert!(!state.upsert_circuit(circuit(1, 1, vec![route(1, 1.0)])));
     let touched = state.take_touched();
     assert!(touched.is_empty());
@@ -320,10 +338,11 @@ fn nothing_new_is_no_view() {
     assert!(serving.update(&state, &touched).is_none());
     // The first key set, though empty, opens the gate.
     assert!(!serving.view().keys_loaded());
-    assert!(state.replace_keys(BTreeMap::new()));
-    assert!(!state.replace_keys(BTreeMap::new()));
+    state.replace_keys(BTreeMap::new());
     let touched = state.take_touched();
     assert!(serving.update(&state, &touched).is_some_and(|update| update.view.keys_loaded()));
+    state.replace_keys(BTreeMap::new());
+    assert!(state.take_touched().is_empty());
 }
 
 #[test]
@@ -360,5 +379,15 @@ fn pools_no_longer_there_are_forgotten() {
         assert!(selection.pick(view.model("alias").unwrap(), &[]).is_some());
         assert!(selection.pools() <= 3, "{}", selection.pools());
         state.remove_publication(&name);
+    }
+}
+
+#[test]
+fn a_name_is_contested_while_several_claim_it() {
+    let claims = |model| publication(model, &["x"], &[]);
+    let mut state = desired(vec![], vec![claims("a"), claims("b"), claims("c")]);
+    for (gone, contested) in [("none", true), ("a", true), ("b", false), ("c", false)] {
+        state.remove_publication(gone);
+        assert_eq!(state.contested("x"), contested, "after {gone} went");
     }
 }

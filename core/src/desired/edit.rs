@@ -1,4 +1,4 @@
-//! The desired state and its edits. Every edit is idempotent and says whether it changed anything.
+//! The desired state and its edits. Every edit is idempotent; that of one entity says whether it changed anything.
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -195,48 +195,41 @@ impl Desired {
     }
 
     /// Makes the circuits exactly these.
-    pub fn replace_circuits(&mut self, circuits: BTreeMap<CircuitId, Circuit>) -> bool {
+    pub fn replace_circuits(&mut self, circuits: BTreeMap<CircuitId, Circuit>) {
         let gone: Vec<CircuitId> = self.circuits.keys().filter(|id| !circuits.contains_key(*id)).copied().collect();
-        let mut changed = !gone.is_empty();
         for id in gone {
             self.remove_circuit(id);
         }
         for circuit in circuits.into_values() {
-            changed |= self.upsert_circuit(circuit);
+            self.upsert_circuit(circuit);
         }
-        changed
     }
 
     /// Makes the publications exactly these; each counts under its own `model`.
-    pub fn replace_publications(&mut self, publications: BTreeMap<Arc<str>, Publication>) -> bool {
+    pub fn replace_publications(&mut self, publications: BTreeMap<Arc<str>, Publication>) {
         let gone: Vec<Arc<str>> =
             self.publications.keys().filter(|model| !publications.contains_key(*model)).cloned().collect();
-        let mut changed = !gone.is_empty();
         for model in gone {
             self.remove_publication(&model);
         }
         for publication in publications.into_values() {
-            changed |= self.upsert_publication(publication);
+            self.upsert_publication(publication);
         }
-        changed
     }
 
     /// Makes the keys exactly these. From the first call on keys are loaded, even when there are none.
-    pub fn replace_keys(&mut self, keys: BTreeMap<KeyId, ApiKey>) -> bool {
+    pub fn replace_keys(&mut self, keys: BTreeMap<KeyId, ApiKey>) {
         let gone: Vec<KeyId> = self.keys.keys().filter(|id| !keys.contains_key(*id)).cloned().collect();
-        let mut changed = !gone.is_empty();
         for id in gone {
             self.remove_key(&id);
         }
         for key in keys.into_values() {
-            changed |= self.upsert_key(key);
+            self.upsert_key(key);
         }
         if !self.keys_loaded {
             self.keys_loaded = true;
             self.touched.keys_loaded = true;
-            changed = true;
         }
-        changed
     }
 
     /// All circuits, ignored ones included.

@@ -189,3 +189,18 @@ pub fn sub_domain_report(desired: &Desired, sub_domain: &Arc<str>) -> Option<Sta
 fn odd(ratio: Ratio) -> bool {
     !ratio.0.is_finite() || ratio.0 < 0.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_cut_and_says_so() {
+        let text = |entries: usize| {
+            let places = (0..entries).map(|at| format!("mappings[{at}]")).collect();
+            StateReport::PublicationRatios { model: "m".into(), places }.to_string()
+        };
+        assert!(text(QUOTED_ENTRIES).ends_with("\"mappings[7]\""), "{}", text(QUOTED_ENTRIES));
+        assert!(text(QUOTED_ENTRIES + 3).ends_with("\"mappings[7]\" and 3 more"), "{}", text(QUOTED_ENTRIES + 3));
+    }
+}
