@@ -160,6 +160,7 @@ impl KeyTable {
 mod tests {
     use super::*;
     use crate::access::key_parts::KeyParts;
+    use sha2::{Digest as _, Sha256};
 
     fn key(id: &str, hash: [u8; 32]) -> ApiKey {
         ApiKey {
@@ -224,6 +225,25 @@ mod tests {
         assert_eq!(table.by_hash(&TokenHash(hash(1, 7))).len(), 1);
         assert!(table.by_hash(&TokenHash(hash(1, 200))).is_empty() && table.by_hash(&TokenHash(hash(9, 1))).is_empty());
         assert_eq!(table.len(), 58 + 57);
+    }
+
+    #[test]
+    fn each_of_many_keys_is_found_beside_a_few_others() {
+        let (mut parts, mut table) = (KeyParts::default(), KeyTable::default());
+        assert!(table.is_empty());
+        let hashes: Vec<TokenHash> =
+            (0..2_000_u32).map(|n| TokenHash(Sha256::digest(n.to_be_bytes()).into())).collect();
+        for (number, hash) in hashes.iter().enumerate() {
+            table.upsert(parts.record(&key(&format!("k{number}"), hash.0)).0);
+        }
+        assert!(table.len() == hashes.len() && !table.is_empty());
+        for (number, hash) in hashes.iter().enumerate() {
+            assert!(table.trie.leaf(spread(hash)).len() <= KeyRecord::LEAF, "a request looks at no more");
+            let id = KeyId::from(format!("k{number}").as_str());
+            assert_eq!(table.by_hash(hash).iter().map(KeyRecord::key_id).collect::<Vec<_>>(), [&id]);
+            assert!(table.remove(hash, &id) && table.by_hash(hash).is_empty());
+        }
+        assert!(table.is_empty());
     }
 
     #[test]

@@ -106,6 +106,16 @@ fn looking_counts_nothing() {
 }
 
 #[test]
+fn a_count_holds_one_bucket_for_each_second_of_its_minute() {
+    let mut ledger = RateLedger::new();
+    for millis in (0..200_000).step_by(100) {
+        assert!(accepted(&mut ledger, "k", u32::MAX, millis));
+    }
+    assert!(!ledger.is_empty());
+    assert_eq!(ledger.counts[&key("k")].buckets.len(), 61, "however many requests there were");
+}
+
+#[test]
 fn idle_entries_go_and_busy_ones_stay() {
     let mut ledger = RateLedger::new();
     for number in 0..1000 {

@@ -52,12 +52,6 @@ impl Claims {
     pub fn opens(&self, circuit: CircuitId) -> bool {
         self.circuit == Some(circuit)
     }
-
-    /// The circuit it is for; `None` when it names none, and opens nothing.
-    #[must_use]
-    pub const fn circuit(&self) -> Option<CircuitId> {
-        self.circuit
-    }
 }
 
 /// Checks tokens against one secret.
