@@ -2,16 +2,24 @@
 
 use appproxy_core::desired::pseudonym;
 use appproxy_core::wire::key::TokenHash;
-use appproxy_core::worker::Input;
 use appproxy_core::worker::journal::{Damaged, Difference, Replay, shown};
+use appproxy_core::worker::{Input, TransportFailure};
 use serde_json::{Value, json};
 
 use crate::stage::{AUTHORITY, Stage, circuit, key, model, seconds, snapshot};
 
+/// Half of a hash is too much of it, too.
+const HALF_LOWER: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+const HALF_UPPER: &str = "5A5A5A5A5A5A5A5A5A5A5A5A5A5A5A5A";
 const MARK: &str = "marked-secret";
 
 fn key_hash() -> TokenHash {
     TokenHash([0x5a; 32])
+}
+
+/// A publication with a hash where an endpoint's id should be: what is said of it quotes it.
+fn misplaced() -> Value {
+    json!({"model": "n", "mappings": [{"endpoint_id": "5a".repeat(32)}]})
 }
 
 /// A worker that has heard and pulled everything in which a secret may stand.
@@ -25,13 +33,13 @@ fn marked() -> Stage {
     a_key["token"] = json!(MARK);
     let mut not_a_key = key("k-2");
     not_a_key["token_hash"] = json!(MARK);
-    let mut stage = Stage::serving(
-        json!([with_secrets]),
-        snapshot("1", vec![model("m", 1)], vec![a_key, not_a_key, json!({"token_hash": "5A".repeat(32)})]),
-    );
+    let keys = vec![a_key, not_a_key, json!({"token_hash": "5A".repeat(32)})];
+    let mut stage = Stage::serving(json!([with_secrets]), snapshot("1", vec![model("m", 1), misplaced()], keys));
     let mut created = circuit(2);
     created["envs"] = json!({"TOKEN": MARK});
-    stage.event("circuit_created", &json!({ "circuits": [created] }));
+    let malformed = json!({"id": "5a".repeat(32), "route_info": 1});
+    stage.event("circuit_created", &json!({ "circuits": [created, malformed] }));
+    stage.event("router_model_updated", &json!({"model": {"model": "5a".repeat(32), "mappings": 1}}));
     stage.input(Input::BusLost(format!("broken by {}", "5a".repeat(32))));
     stage.pass(seconds(20));
     stage.answer_call("/circuits", 500, &json!({"title": format!("no {}", "5a".repeat(32))}));
@@ -49,7 +57,7 @@ fn replayed(text: &str) -> Result<Replay, Damaged> {
 fn no_secret_is_journalled_and_the_digest_is_the_same() {
     let stage = marked();
     let text = stage.journal();
-    for secret in [MARK, &"5a".repeat(32), &"5A".repeat(32)] {
+    for secret in [MARK, HALF_LOWER, HALF_UPPER] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
     let pseudonym: String = pseudonym(AUTHORITY, &key_hash()).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -59,6 +67,42 @@ fn no_secret_is_journalled_and_the_digest_is_the_same() {
     assert_eq!(shown::state(replay.worker()), shown::state(&stage.worker));
     let state = shown::state(replay.worker()).to_string();
     assert!(!state.contains(&pseudonym) && state.contains("\"lifecycle\":\"serving\""), "{state}");
+}
+
+/// Where a worker is left between two inputs: a part of its journal may begin there.
+#[test]
+fn no_secret_is_in_a_checkpoint_whatever_the_worker_waits_for() {
+    let mut stage = marked();
+    stage.confirm_applies = false;
+    let mut created = circuit(3);
+    created["envs"] = json!({"TOKEN": MARK});
+    stage.input(Input::BusUp);
+    stage.event("circuit_created", &json!({ "circuits": [created] }));
+    assert!(stage.worker.held()[1] > 0, "an ack that echoes the circuit waits for its view");
+    assert_unmarked(&stage);
+    // One answer of two.
+    let mut a_key = key("k-3");
+    a_key["token_hash"] = json!("5a".repeat(32));
+    let keys = snapshot("2", vec![model("m", 1), misplaced()], vec![a_key]);
+    stage.pass(seconds(10));
+    stage.answer_call("/router-config", 200, &keys);
+    assert!(!stage.has_key("k-3"), "nothing is applied yet");
+    assert_unmarked(&stage);
+    stage.fail_call("/circuits", TransportFailure::Other("5a".repeat(32)));
+    assert_unmarked(&stage);
+    while !stage.paths().iter().any(|path| path.ends_with("/circuits")) {
+        stage.pass(seconds(1));
+    }
+    stage.answer_call("/circuits", 200, &json!({"circuits": [{"id": "5a".repeat(32), "route_info": 1}]}));
+    assert_unmarked(&stage);
+}
+
+#[track_caller]
+fn assert_unmarked(stage: &Stage) {
+    let text = stage.checkpoint();
+    for secret in [MARK, HALF_LOWER, HALF_UPPER] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
 }
 
 #[test]

@@ -72,6 +72,12 @@ impl Journalled {
         }
     }
 
+    /// The head of a part that would begin now.
+    pub(crate) fn checkpoint(&self, worker: &Worker) -> String {
+        let head = self.head.resumed(worker, 1).expect("a checkpoint");
+        serde_json::to_string(&head).expect("a head")
+    }
+
     /// The whole journal.
     pub(crate) fn text(&self) -> &str {
         self.parts.first().map_or("", |part| &part.text)

@@ -152,6 +152,11 @@ impl Stage {
         self.journal.text()
     }
 
+    /// The head of a journal's part that would begin now.
+    pub(crate) fn checkpoint(&self) -> String {
+        self.journal.checkpoint(&self.worker)
+    }
+
     /// Lets time pass, waking the worker at each of its deadlines.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.moment.after(time);

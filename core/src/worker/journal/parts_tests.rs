@@ -60,7 +60,9 @@ fn parts_follow_each_other_and_each_can_be_replayed_by_itself() {
 #[test]
 fn after_a_failure_a_new_part_is_begun_when_the_pause_is_over() {
     let mut recorded = Recorded::new(SMALL);
+    assert!(!recorded.parts.open());
     assert_eq!(recorded.input(Input::Started, 0).unwrap().len(), 2);
+    assert!(recorded.parts.open());
     assert!(recorded.input(Input::Tick, SMALL.behind + 1).unwrap_err().contains("1025 bytes behind"));
     assert!(!recorded.parts.open());
     for _ in 3..12 {
@@ -71,4 +73,25 @@ fn after_a_failure_a_new_part_is_begun_when_the_pause_is_over() {
     assert_eq!(Replay::begin(head).unwrap().number(), 11);
     recorded.parts.give_up(Moment::from_millis(recorded.at));
     assert!(!recorded.parts.open());
+}
+
+#[test]
+fn a_part_is_full_when_its_lines_are_more_than_its_size() {
+    let lines = |part_bytes: usize| {
+        let mut recorded = Recorded::new(PartBounds { part_bytes, ..SMALL });
+        let orders: Vec<Order> = [Input::Started, Input::Tick, Input::Tick, Input::Tick]
+            .into_iter()
+            .flat_map(|input| recorded.input(input, 0).unwrap())
+            .collect();
+        orders
+    };
+    let in_parts = |orders: &[Order]| -> Vec<usize> {
+        let parts = orders.chunk_by(|_, next| matches!(next, Order::Line(_)));
+        parts.map(|part| part.len() - 1).collect()
+    };
+    let whole = lines(usize::MAX);
+    assert_eq!(in_parts(&whole), [4]);
+    let two: usize = whole[1..=2].iter().map(Order::bytes).sum();
+    assert_eq!(in_parts(&lines(two)), [3, 1], "two lines fill it to the last byte, the third is one too many");
+    assert_eq!(in_parts(&lines(two - 1)), [2, 2]);
 }

@@ -16,11 +16,13 @@ fn journal(inputs: Vec<Input>) -> String {
     let head =
         Head { journal: VERSION, program: "test".into(), seed, start: now, config, serving, after: 0, state: None };
     let (mut recorder, mut text) = Recorder::begin(&head.resumed(&worker, 10).unwrap()).unwrap();
+    let last = 10 + inputs.len() as u64;
     for input in inputs {
         text = format!("{text}\n{}", recorder.line(&worker, &input, now).unwrap());
         worker.handle_input(input, now);
         while !matches!(worker.poll_output(), Output::Wait(_)) {}
     }
+    assert_eq!(recorder.number(), last);
     text + "\n"
 }
 
@@ -50,6 +52,7 @@ fn inputs_that_are_not_there_are_named() {
     let older = "input 9 is in an older part; this one begins after input 10";
     assert_eq!(shown(&text, Show::State(Some(9))).unwrap_err(), older);
     assert_eq!(shown(&text, Show::Difference(9, 11)).unwrap_err(), older);
+    assert!(shown(&text, Show::Difference(11, 11)).unwrap().0.contains("nothing differs"));
     assert!(shown(&text, Show::Difference(11, 10)).unwrap_err().contains("must not come after"));
     assert!(shown(&text, Show::State(Some(10))).unwrap().0.contains("\"lifecycle\": \"idle\""));
     assert!(shown(&text, Show::Difference(10, 11)).unwrap().0.contains("now \"awaiting_bus\""));
