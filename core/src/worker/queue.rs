@@ -68,4 +68,19 @@ mod tests {
         assert_eq!(rest.len(), limits::QUEUED_EVENTS + 1);
         assert!(matches!(rest.last(), Some(Output::Command(Command::Stop))));
     }
+    #[test]
+    fn the_bound_is_on_what_waits_not_on_what_ever_came() {
+        let mut outputs = Outputs::default();
+        for _ in 0..3 {
+            for _ in 0..limits::QUEUED_EVENTS {
+                outputs.event(Event::AckSent);
+            }
+            assert_eq!(outputs.dropped_events(), 0);
+            while outputs.next().is_some() {}
+        }
+        for _ in 0..limits::QUEUED_EVENTS + 7 {
+            outputs.event(Event::AckSent);
+        }
+        assert_eq!((outputs.dropped_events(), outputs.queue.len()), (7, limits::QUEUED_EVENTS));
+    }
 }

@@ -52,6 +52,12 @@ fn the_start_waits_two_seconds_for_the_bus_and_no_longer() {
     assert!(stage.calls.is_empty(), "the pull after a subscription is jittered");
     stage.pass(seconds(1));
     assert_eq!(stage.paths().len(), 2, "and it is a full one: {:?}", stage.paths());
+    stage.answer_call("/circuits", 200, &json!({"circuits": []}));
+    stage.answer_call("/router-config", 304, &json!(null));
+    // Said again, it is no other subscription.
+    stage.input(Input::BusUp);
+    stage.pass(seconds(1));
+    assert!(stage.calls.is_empty(), "{:?}", stage.paths());
 }
 
 #[test]
@@ -64,6 +70,9 @@ fn with_events_off_nothing_is_subscribed() {
     stage.input(Input::Started);
     assert_eq!((stage.subscribes, stage.paths()), (0, vec!["PUT /api/worker".to_owned()]));
     assert_eq!(stage.worker.standing().bus_up, None);
+    stage.input(Input::BusLost("there never was one".into()));
+    stage.pass(seconds(5));
+    assert_eq!((stage.subscribes, stage.worker.standing().trouble.len()), (0, 0));
 }
 
 #[test]

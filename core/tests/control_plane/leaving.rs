@@ -1,6 +1,6 @@
 //! Leaving (rule 9).
 
-use appproxy_core::worker::{Input, TransportFailure};
+use appproxy_core::worker::{Event, Input, TransportFailure};
 use serde_json::json;
 
 use crate::stage::{Stage, WORKER, circuit, circuit_id, config, model, seconds, snapshot};
@@ -123,4 +123,38 @@ fn a_worker_forgotten_while_leaving_neither_registers_nor_deletes() {
     assert!(stage.calls.is_empty());
     stage.input(Input::Drained);
     assert!(stage.stopped && stage.calls.is_empty());
+}
+
+#[test]
+fn acks_that_wait_at_the_shutdown_are_dropped_and_no_more_are_promised() {
+    let mut stage = Stage::serving(json!([circuit(1)]), snapshot("1", vec![], vec![]));
+    stage.confirm_applies = false;
+    stage.event("router_model_updated", &json!({"model": model("m", 1)}));
+    assert!(stage.acks.is_empty(), "its view is not in force yet");
+    stage.input(Input::Shutdown);
+    assert!(stage.events.contains(&Event::AckDropped { why: "leaving".into() }), "{:?}", stage.events);
+    stage.event("router_model_updated", &json!({"model": model("n", 1)}));
+    assert_eq!(stage.worker.held()[1], 0);
+}
+
+#[test]
+fn while_the_delete_waits_for_a_heartbeat_nothing_is_pulled() {
+    let mut stage = Stage::serving(json!([]), snapshot("1", vec![], vec![]));
+    stage.pass(seconds(10));
+    stage.input(Input::Drained);
+    stage.event("router_key_updated", &json!({"key_id": "k"}));
+    assert_eq!(stage.paths(), [format!("PATCH /api/worker/{WORKER}")]);
+}
+
+#[test]
+fn one_that_has_left_hears_nothing_of_the_bus() {
+    let mut stage = Stage::serving(json!([circuit(1)]), snapshot("1", vec![], vec![]));
+    stage.input(Input::Drained);
+    stage.answer_call("node_id", 200, &json!({"success": true}));
+    assert!(stage.stopped);
+    stage.events.clear();
+    for input in [Input::BusLost("cut".into()), Input::BusUp] {
+        stage.input(input);
+        assert_eq!((stage.wait, &stage.events[..], stage.subscribes), (None, &[][..], 1));
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 mod acks;
+mod held;
 mod joining;
 mod journal;
 mod journalled;
@@ -14,3 +15,4 @@ mod probes;
 mod pulls;
 mod reconfigured;
 mod stage;
+mod trouble;

@@ -48,6 +48,17 @@ fn events_between_the_answer_of_one_request_and_the_apply_of_both_count() {
 }
 
 #[test]
+fn events_after_the_circuits_came_and_before_the_rest_did_count() {
+    let mut stage = start();
+    periodic(&mut stage);
+    stage.answer_call("/circuits", 200, &json!({"circuits": [circuit(1), circuit(2)]}));
+    stage.event("circuit_route_updated", &json!({"circuit": circuit(3), "routes": []}));
+    stage.event("circuit_removed", &json!({"circuits": [circuit(2)]}));
+    stage.answer_call("/router-config", 304, &json!(null));
+    assert!(stage.has_circuit(1) && stage.has_circuit(3) && !stage.has_circuit(2));
+}
+
+#[test]
 fn a_removed_circuit_is_guarded_for_five_seconds_and_a_pull_follows() {
     let mut stage = start();
     stage.pass(seconds(11));

@@ -8,7 +8,9 @@ use appproxy_core::desired::BackendKind;
 use appproxy_core::secret::Secret;
 use appproxy_core::serving::{Health, ServingSettings, StaticBackend, StaticModel};
 use appproxy_core::worker::Input;
+use appproxy_core::worker::journal::shown;
 use http::StatusCode;
+use serde_json::json;
 
 use crate::stage::{Stage, seconds};
 
@@ -78,12 +80,14 @@ fn each_kind_is_asked_in_its_own_way_with_our_credential() {
     }
     // A configured path is asked of every kind.
     let checks = HealthChecks { endpoint: "/health".into(), ..HealthChecks::default() };
-    let backends = vec![backend("a", BackendKind::Gemini, "/x", &["m"])];
-    let settings = ServingSettings { backends, checks, ..ServingSettings::default() };
-    let mut stage = Stage::with(WorkerConfig::plain(), &settings);
-    stage.input(Input::Started);
-    stage.pass(seconds(1));
-    assert_eq!(stage.probes[0].request().uri().path(), "/x/health");
+    for kind in [BackendKind::Gemini, BackendKind::Anthropic] {
+        let backends = vec![backend("a", kind, "/x", &["m"])];
+        let settings = ServingSettings { backends, checks: checks.clone(), ..ServingSettings::default() };
+        let mut stage = Stage::with(WorkerConfig::plain(), &settings);
+        stage.input(Input::Started);
+        stage.pass(seconds(1));
+        assert_eq!(stage.probes[0].request().uri().path(), "/x/health", "{kind}");
+    }
 }
 
 #[test]
@@ -120,4 +124,15 @@ fn an_address_that_makes_no_uri_is_down_in_its_time() {
     assert!(stage.probes.is_empty());
     let pool = stage.worker.view().static_model("m").unwrap().clone();
     assert_eq!(pool.candidates().next().unwrap().health, Health::Down);
+}
+
+#[test]
+fn its_state_shows_the_aliases_of_those_that_have_any() {
+    let aliased = StaticModel { name: "m".into(), aliases: vec!["also".into()] };
+    let one = StaticBackend { models: vec![aliased], ..backend("a", BackendKind::Generic, "", &[]) };
+    let stage = stage(vec![one, backend("b", BackendKind::Generic, "", &["n"])]);
+    let state = shown::state(&stage.worker);
+    let backends = state["backends"].as_array().unwrap();
+    let shown = |name: &str| backends.iter().find(|one| one["name"] == name).unwrap().get("aliases");
+    assert_eq!((shown("a"), shown("b")), (Some(&json!([["also", "m"]])), None));
 }

@@ -206,6 +206,22 @@ fn thousands_are_probed_one_after_the_other_and_not_more_than_the_bound_at_once(
 }
 
 #[test]
+fn those_that_came_together_are_not_asked_together_for_ever() {
+    let mut stage = stage_of(60);
+    let mut begun = Vec::new();
+    for _ in 0..40 {
+        stage.pass(seconds(1));
+        stage.calls.clear();
+        begun.push(stage.probes.len());
+        for probe in core::mem::take(&mut stage.probes) {
+            answer(&mut stage, probe, 200, "");
+        }
+    }
+    assert_eq!(begun[0], 60, "soon at first");
+    assert!(begun[1..].iter().all(|begun| *begun <= 10), "then two a second or so: {begun:?}");
+}
+
+#[test]
 fn probes_follow_the_membership() {
     let mut stage = stage_of(2);
     stage.pass(seconds(1));

@@ -1,5 +1,6 @@
 //! Pulls that fail, overlap or are half malformed (rule 2, sections 1 and 2).
 
+use appproxy_core::config::worker::{Mode, RouterMode, WorkerConfig};
 use appproxy_core::limits;
 use appproxy_core::wire::event::{BusEvent, EventKind};
 use appproxy_core::worker::{Event, Input, TransportFailure};
@@ -167,6 +168,7 @@ fn the_first_pull_keeps_what_was_heard_since_the_start() {
     stage.answer_call("/router-config", 200, &snapshot("1", vec![], vec![]));
     assert!(stage.has_circuit(5));
     assert_eq!(stage.take_acks(), [format!("1 circuit(s), first {}", circuit_id(5))]);
+    assert_eq!(stage.paths().len(), 2, "one more says what is true by now: {:?}", stage.paths());
 }
 
 #[test]
@@ -202,6 +204,17 @@ fn a_tick_in_time_or_late_or_early_never_doubles_a_pull() {
 fn what_is_remembered_during_a_pull_is_bounded_and_beyond_it_the_pull_is_asked_anew() {
     let mut stage = start();
     stage.pass(seconds(15));
+    stage.events.clear();
+    bounded(stage);
+    let mut stage = Stage::new(config());
+    stage.input(Input::Started);
+    stage.input(Input::BusUp);
+    stage.register();
+    bounded(stage);
+}
+
+/// A full pull is under way.
+fn bounded(mut stage: Stage) {
     let removed = |ids: core::ops::Range<usize>| {
         let ids = ids.map(|n| format!("d0000000-0000-4000-8000-{n:012}").parse().unwrap()).collect();
         Input::Bus(BusEvent { request_id: None, kind: EventKind::CircuitsRemoved(ids), malformed: Vec::new() })
@@ -212,4 +225,48 @@ fn what_is_remembered_during_a_pull_is_bounded_and_beyond_it_the_pull_is_asked_a
     assert_eq!(outcomes(&stage), [("full".to_owned(), "failed".to_owned())], "and one past it");
     stage.pass(millis(500));
     assert!(stage.paths().iter().any(|path| path.ends_with("/circuits")), "{:?}", stage.paths());
+}
+
+#[test]
+fn the_waits_of_failed_pulls_start_over_once_one_is_applied() {
+    let mut stage = start();
+    stage.event("router_key_updated", &json!({"key_id": "a"}));
+    for _ in 0..4 {
+        stage.fail_call("/router-config", TransportFailure::Refused);
+        while stage.calls.is_empty() {
+            let at = stage.wait.expect("a deadline").at;
+            stage.pass(at.since(stage.now.moment));
+        }
+    }
+    stage.answer_call("/router-config", 200, &snapshot("2", vec![model("m", 1), model("n", 2)], vec![]));
+    stage.event("router_key_updated", &json!({"key_id": "b"}));
+    stage.fail_call("/router-config", TransportFailure::Refused);
+    stage.pass(millis(500));
+    assert!(stage.paths().iter().any(|path| path.ends_with("/router-config")), "{:?}", stage.paths());
+}
+
+#[test]
+fn a_periodic_pull_does_not_wait_for_the_retry_of_a_partial_one() {
+    let mut stage = start();
+    stage.pass(seconds(10));
+    stage.event("router_key_updated", &json!({"key_id": "k"}));
+    // The longest wait: seven and a half seconds at least.
+    stage.answer_call("/router-config", 401, &json!({}));
+    stage.pass(seconds(4));
+    assert!(!stage.paths().iter().any(|path| path.contains("circuits")));
+    stage.pass(seconds(1));
+    assert!(stage.paths().iter().any(|path| path.ends_with("/circuits")), "{:?}", stage.paths());
+}
+
+#[test]
+fn keys_are_fresh_for_their_own_bound_after_a_full_pull() {
+    let router = RouterMode { max_key_staleness: Some(seconds(60)), ..RouterMode::default() };
+    let mut stage = Stage::new(WorkerConfig { mode: Mode::Router(router), ..config() });
+    assert!(!stage.worker.standing().keys_fresh(stage.now.moment), "before the first pull");
+    stage.join(json!([]), snapshot("1", vec![], vec![key("k")]));
+    let pulled = stage.now.moment;
+    let standing = stage.worker.standing();
+    assert!(standing.keys_fresh(pulled.after(seconds(60))) && !standing.keys_fresh(pulled.after(millis(60_001))));
+    assert!(standing.ready(pulled.after(millis(60_001))), "the rest is served all the same");
+    assert!(start().worker.standing().keys_fresh(pulled.after(seconds(1_000_000))), "without one: for ever");
 }
