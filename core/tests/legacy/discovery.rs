@@ -5,6 +5,7 @@ use std::sync::Arc;
 use appproxy_core::config::health::HealthChecks;
 use appproxy_core::config::worker::{LegacyMode, Mode, WorkerConfig};
 use appproxy_core::serving::{CircuitModel, ServingSettings};
+use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{Input, Probe, TransportFailure};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ fn legacy(names: &[(&str, &str)]) -> WorkerConfig {
 }
 
 /// A wildcard worker without health probes, so that every probe is a question for models.
-fn stage(circuits: Value) -> Stage {
+pub(crate) fn stage(circuits: Value) -> Stage {
     with(legacy(&[]), circuits)
 }
 
@@ -33,7 +34,7 @@ fn with(config: WorkerConfig, circuits: Value) -> Stage {
     stage
 }
 
-fn at(number: u32, label: &str, ports: &[u16]) -> Value {
+pub(crate) fn at(number: u32, label: &str, ports: &[u16]) -> Value {
     let mut circuit = circuit(number);
     circuit["subdomain"] = json!(label);
     circuit["frontend_mode"] = json!("wildcard");
@@ -78,9 +79,13 @@ const LIST: &str = r#"{"object":"list","data":[{"id":"org/base"},{"id":"lora"}]}
 fn a_replica_is_asked_and_its_first_name_is_the_canonical_one() {
     let mut stage = stage(json!([at(1, "foo", &[30001])]));
     assert_eq!(model(&stage, "foo"), "held");
+    assert_eq!(shown::state(&stage.worker).get("learned"), None);
     assert_eq!(answer(&mut stage, 200, LIST), "http://10.0.0.1:30001/v1/models");
     assert_eq!(model(&stage, "foo"), "org/base of lora,org/base");
-    assert_eq!(stage.notices("model_learned").len(), 1);
+    let [learned] = &stage.notices("model_learned")[..] else { panic!("{:?}", stage.events) };
+    assert!(learned.contains("serves the model \"org/base\""), "{learned}");
+    let state = shown::state(&stage.worker);
+    assert_eq!(state["learned"].as_object().map(|known| known.len()), Some(1), "{state}");
     let backends: Vec<_> = stage.view.as_ref().unwrap().backends().map(|one| one.models.to_vec()).collect();
     assert_eq!(backends, [vec![Arc::from("org/base")]]);
     // Known and unchanged: not asked again, neither in time nor by a pull.
@@ -173,6 +178,25 @@ fn a_question_to_a_replica_that_went_away_is_dropped() {
     stage.event("circuit_removed", &json!({"circuits": [changed]}));
     assert!(stage.view.as_ref().unwrap().registry().at("foo").is_none());
     assert_eq!(stage.worker.desired().learned().len(), 0);
+}
+
+#[test]
+fn a_question_to_a_replica_that_stays_is_waited_for_and_asked_again() {
+    let mut stage = stage(json!([at(1, "foo", &[30001])]));
+    let changed = at(1, "foo", &[30001, 30002]);
+    stage.event("circuit_route_updated", &json!({"circuit": changed, "routes": changed["route_info"]}));
+    assert_eq!(answer(&mut stage, 200, LIST), "http://10.0.0.1:30001/v1/models");
+    assert_eq!(model(&stage, "foo"), "org/base of lora,org/base");
+    assert_eq!(answer(&mut stage, 200, LIST), "http://10.0.0.1:30002/v1/models", "the new one may know better");
+    assert!(stage.probes.is_empty());
+}
+
+#[test]
+fn a_question_about_an_endpoint_without_circuits_is_given_up() {
+    let mut stage = stage(json!([at(1, "foo", &[30001])]));
+    assert_eq!(stage.probes.len(), 1);
+    stage.event("circuit_removed", &json!({"circuits": [at(1, "foo", &[30001])]}));
+    assert!(stage.probes.is_empty() && stage.worker.held()[4] == 0);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail so")]
 
 mod aggregation;
+mod arrivals;
 mod chains;
 mod discovery;
 mod doors;
