@@ -94,6 +94,9 @@ pub const EXPLANATION_BYTES: usize = 64 * 1024;
 /// Characters of that message. Beyond: cut.
 pub const EXPLANATION_CHARS: usize = 2000;
 
+/// Bytes at an answer's end in which its stated usage is looked for. Before them: not counted.
+pub const USAGE_BYTES: usize = 2048;
+
 /// Notices that the status page keeps (data-plane 7).
 pub const NOTICES: usize = 100;
 

@@ -24,7 +24,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
     (
         "W2",
         "One configured body limit, and no hidden smaller one",
-        &["w2_one_configured_body_limit_to_the_byte_on_every_route"],
+        &["w2_one_configured_body_limit_to_the_byte_on_every_route", "w2_the_gemini_path_has_the_same_limit"],
     ),
     (
         "W3",

@@ -131,6 +131,8 @@ defects! {
     ReadyAtOnce = "ready-at-once",
     /// `/health` knows no trouble.
     HealthAlwaysGood = "health-always-good",
+    /// What answers state of their usage is not read.
+    UsageUnread = "usage-unread",
     /// Acks are not sent.
     AcksWithheld = "acks-withheld",
     /// Malformed messages and elements are dropped without a word.

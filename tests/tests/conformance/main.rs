@@ -176,10 +176,12 @@ macro_rules! every_scenario {
                 s4_when_the_caller_leaves_the_work_stops = "leaving-unnoticed",
                 s5_comments_pass_as_comments_without_waiting_for_content = "pieces-held-back",
                 s6_usage_comes_as_the_replica_sends_it_and_is_asked_for_by_the_client_alone = "body-written-anew",
+                tokens_are_counted_as_answers_state_them = "usage-unread",
                 s8_chunked_answers_arrive_whole_and_the_connection_is_used_again = "pieces-made-text",
             }
             wire {
                 w1_packed_bodies_are_understood_before_the_model_is_read = "coding-forgotten",
+                w2_the_gemini_path_has_the_same_limit = "body-size-off-by-one",
                 w2_one_configured_body_limit_to_the_byte_on_every_route = "body-size-off-by-one",
             }
             through {
