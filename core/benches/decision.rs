@@ -85,7 +85,7 @@ impl World {
 fn decide(world: &mut World, head: Parts, body: Bytes) -> Option<Chosen> {
     let World { rules, view, control, ledger, selection, budget, draws } = world;
     let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
-    let node = Node { rules, view, control, now };
+    let node = Node { rules, view, control, now, file_refused: false };
     let connection = Connection { peer: Peer::Ip([192, 0, 2, 1].into()), tls: false };
     let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
     gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok()

@@ -23,7 +23,7 @@ pub struct Trail {
     pub(super) surface: Surface,
     pub(super) request_id: HeaderValue,
     pub(super) arrived: Moment,
-    pub(super) key: Option<LedgerKey>,
+    pub(crate) key: Option<LedgerKey>,
     pub(super) rate: Option<RateFigures>,
     pub(super) model: Option<Arc<str>>,
     pub(super) known_model: bool,

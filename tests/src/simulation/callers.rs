@@ -209,7 +209,7 @@ impl Call {
 
     fn ask(&self, node: &mut Node, callers: &mut Callers, now: appproxy_core::time::Now) -> Became {
         let token = callers.token(self.shown);
-        let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now };
+        let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now, file_refused: false };
         let address = if self.inside { [10, 0, 0, 7] } else { [192, 0, 2, 7] };
         let connection = Connection { peer: Peer::Ip(address.into()), tls: false };
         let body = Bytes::from(format!("{{\"model\": \"{}\"}}", self.model));
