@@ -143,7 +143,8 @@ impl Node {
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
         let (in_force, control) = (self.in_force.load(), self.situation.load());
         let InForce { rules, view } = &**in_force;
-        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
+        let file_refused = self.metrics.file_refused();
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now(), file_refused })
     }
 
     /// The configuration's part.

@@ -24,7 +24,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
     (
         "W2",
         "One configured body limit, and no hidden smaller one",
-        &["w2_one_configured_body_limit_to_the_byte_on_every_route"],
+        &["w2_one_configured_body_limit_to_the_byte_on_every_route", "w2_the_gemini_path_has_the_same_limit"],
     ),
     (
         "W3",
@@ -263,6 +263,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "A bad save is reported and forgotten once it is fixed",
         &[
             "c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended",
+            "c1_a_refused_file_is_told_everywhere_and_its_mistakes_to_operators_alone",
             "c1_every_content_is_judged_once_when_it_stands_still",
         ],
     ),

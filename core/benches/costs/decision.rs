@@ -65,7 +65,7 @@ impl World {
     pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Chosen> {
         let Self { rules, view, control, ledger, selection, budget, draws } = self;
         let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
-        let node = Node { rules, view, control, now };
+        let node = Node { rules, view, control, now, file_refused: false };
         let connection = Connection { peer: Peer::Ip([192, 0, 2, 1].into()), tls: false };
         let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
         let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok();

@@ -70,6 +70,7 @@ mod testing;
 mod tree;
 mod unpack;
 mod uploading;
+mod usage;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
@@ -107,3 +108,4 @@ pub use states::States;
 pub(crate) use surface::decode;
 pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
+pub use usage::Usage;

@@ -43,6 +43,7 @@ pub(super) struct World {
     pub(super) draws: Draws,
     pub(super) budget: RetryBudget,
     pub(super) peer: Peer,
+    pub(super) file_refused: bool,
 }
 
 /// The key whose text is `id`, with nothing special about it.
@@ -105,6 +106,7 @@ impl World {
             draws: Draws::new(Seed::from_number(1)),
             budget: RetryBudget::new(),
             peer: Peer::Ip([192, 0, 2, 1].into()),
+            file_refused: false,
         };
         world.show(&mut desired);
         world
@@ -117,11 +119,23 @@ impl World {
     }
 
     pub(super) fn node(&self) -> Node<'_> {
-        Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now }
+        Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        }
     }
 
     pub(super) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let gate = Gate::open(request, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         gate.pass(ledger, node)
@@ -139,7 +153,13 @@ impl World {
     }
 
     pub(super) fn begin(&mut self, admitted: Admitted) -> Sent {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let choosing = admitted.begin(&mut self.budget, node);
         self.send(choosing)
     }
@@ -148,7 +168,13 @@ impl World {
     pub(super) fn send(&mut self, mut choosing: Choosing) -> Sent {
         loop {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
-            let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+            let node = Node {
+                rules: &self.rules,
+                view: &self.view,
+                control: &self.control,
+                now: self.now,
+                file_refused: false,
+            };
             match choosing.choose(&mut self.selection, node)? {
                 Chosen::Send(attempt, request) => return Ok((attempt, request)),
                 Chosen::Elsewhere(next) => choosing = next,
@@ -159,7 +185,13 @@ impl World {
 
     /// What follows a failed attempt.
     pub(super) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let choosing = attempt.failed(stage, failure, &mut self.budget, node)?;
         self.send(choosing)
     }
@@ -169,7 +201,13 @@ impl World {
         let mut reply = http::Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(status).unwrap();
         reply.headers = lines_of(&["content-type: text/plain"]);
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         attempt.head(reply, &mut self.budget, node)
     }
 

@@ -14,6 +14,7 @@ mod metrics;
 mod notices;
 mod seldom;
 mod series;
+mod sightings;
 mod state;
 mod table;
 
@@ -22,7 +23,7 @@ pub use admin::{Desk, answer as admin_answer, busy as admin_busy};
 pub use counts::Counts;
 pub use export::{Levels, export};
 pub use gauge::{Gauge, Held};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Reading, Refusal};
 pub use notices::{Noticed, Notices};
 pub use seldom::Seldom;
 pub use table::{Row, TABLE};

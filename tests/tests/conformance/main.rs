@@ -41,6 +41,7 @@ macro_rules! every_scenario {
             }
             admin {
                 a_drained_backend_gets_no_request_until_it_is_undrained = "drain-unheard",
+                a_key_is_shown_with_when_it_was_last_seen = "keys-unseen",
                 a_variable_takes_the_place_of_a_key_of_the_file = "overrides-unread",
                 check_prints_the_schema_and_the_reference_of_every_key = "section-untold",
                 explain_says_beforehand_what_a_request_meets = "explain-forgets-key",
@@ -145,6 +146,7 @@ macro_rules! every_scenario {
             reloading {
                 a_backend_has_retries_of_its_own = "retry-override-ignored",
                 c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended = "reload-unheard",
+                c1_a_refused_file_is_told_everywhere_and_its_mistakes_to_operators_alone = "refusal-untold",
                 c2_a_reload_counts_at_once_and_names_what_needs_a_restart = "reload-unheard",
                 static_backends_come_and_go_and_what_goes_drains = "reload-unheard",
             }
@@ -176,10 +178,12 @@ macro_rules! every_scenario {
                 s4_when_the_caller_leaves_the_work_stops = "leaving-unnoticed",
                 s5_comments_pass_as_comments_without_waiting_for_content = "pieces-held-back",
                 s6_usage_comes_as_the_replica_sends_it_and_is_asked_for_by_the_client_alone = "body-written-anew",
+                tokens_are_counted_as_answers_state_them = "usage-unread",
                 s8_chunked_answers_arrive_whole_and_the_connection_is_used_again = "pieces-made-text",
             }
             wire {
                 w1_packed_bodies_are_understood_before_the_model_is_read = "coding-forgotten",
+                w2_the_gemini_path_has_the_same_limit = "body-size-off-by-one",
                 w2_one_configured_body_limit_to_the_byte_on_every_route = "body-size-off-by-one",
             }
             through {
