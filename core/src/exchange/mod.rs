@@ -66,7 +66,7 @@ mod states;
 mod surface;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
-mod testing;
+pub(crate) mod testing;
 mod tree;
 mod unpack;
 mod uploading;

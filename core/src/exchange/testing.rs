@@ -28,26 +28,26 @@ use crate::wire::key::ApiKey;
 use crate::wire::publication::{ControlMode, Mapping, Publication};
 use crate::worker::Standing;
 
-pub(super) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
-pub(super) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
+pub(crate) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
+pub(crate) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
 
-pub(super) type Sent = Result<(Attempt, Request<Payload>), Box<Answer>>;
+pub(crate) type Sent = Result<(Attempt, Request<Payload>), Box<Answer>>;
 
-pub(super) struct World {
-    pub(super) rules: ExchangeRules,
-    pub(super) view: Arc<ServingView>,
-    pub(super) control: Control,
-    pub(super) now: Now,
-    pub(super) ledger: RateLedger,
-    pub(super) selection: Selection,
-    pub(super) draws: Draws,
-    pub(super) budget: RetryBudget,
-    pub(super) peer: Peer,
-    pub(super) file_refused: bool,
+pub(crate) struct World {
+    pub(crate) rules: ExchangeRules,
+    pub(crate) view: Arc<ServingView>,
+    pub(crate) control: Control,
+    pub(crate) now: Now,
+    pub(crate) ledger: RateLedger,
+    pub(crate) selection: Selection,
+    pub(crate) draws: Draws,
+    pub(crate) budget: RetryBudget,
+    pub(crate) peer: Peer,
+    pub(crate) file_refused: bool,
 }
 
 /// The key whose text is `id`, with nothing special about it.
-pub(super) fn key(id: &str) -> ApiKey {
+pub(crate) fn key(id: &str) -> ApiKey {
     ApiKey {
         key_id: KeyId::from(format!("id-of-{id}").as_str()),
         token_hash: hash_bytes(id.as_bytes()),
@@ -58,7 +58,7 @@ pub(super) fn key(id: &str) -> ApiKey {
     }
 }
 
-pub(super) fn operator(id: &str) -> OperatorKey {
+pub(crate) fn operator(id: &str) -> OperatorKey {
     OperatorKey {
         id: format!("id-of-{id}").into(),
         hash: hash_bytes(id.as_bytes()),
@@ -70,7 +70,7 @@ pub(super) fn operator(id: &str) -> OperatorKey {
 }
 
 /// The keys of [`World::new`].
-pub(super) fn keys() -> Vec<ApiKey> {
+pub(crate) fn keys() -> Vec<ApiKey> {
     let allowed = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
     vec![
         key("all"),
@@ -85,11 +85,11 @@ pub(super) fn keys() -> Vec<ApiKey> {
 impl World {
     /// Keys: `all` (everything), `some` (`m1` and `org/c`), `three` (3 a minute), `zero`, `office` (10.0.0.0/8), `old`
     /// (expired at [`ENDS`]); operator key `root`.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_keys(keys())
     }
 
-    pub(super) fn with_keys(keys: Vec<ApiKey>) -> Self {
+    pub(crate) fn with_keys(keys: Vec<ApiKey>) -> Self {
         let mut desired = desired();
         desired.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
         let mut world = Self {
@@ -112,13 +112,13 @@ impl World {
         world
     }
 
-    pub(super) fn show(&mut self, desired: &mut Desired) {
+    pub(crate) fn show(&mut self, desired: &mut Desired) {
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
         self.view = serving.update(desired, &touched).unwrap().view;
     }
 
-    pub(super) fn node(&self) -> Node<'_> {
+    pub(crate) fn node(&self) -> Node<'_> {
         Node {
             rules: &self.rules,
             view: &self.view,
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    pub(super) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
+    pub(crate) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
         let node = Node {
             rules: &self.rules,
             view: &self.view,
@@ -141,18 +141,18 @@ impl World {
         gate.pass(ledger, node)
     }
 
-    pub(super) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
+    pub(crate) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
         let gated = self.pass(request)?;
         gated.route(Bytes::copy_from_slice(body.as_bytes()), self.node())
     }
 
     /// The first attempt of a chat with this model.
-    pub(super) fn first(&mut self, parts: Parts, model: &str) -> Sent {
+    pub(crate) fn first(&mut self, parts: Parts, model: &str) -> Sent {
         let admitted = self.admit(parts, &format!("{{\"model\":\"{model}\"}}"))?;
         self.begin(admitted)
     }
 
-    pub(super) fn begin(&mut self, admitted: Admitted) -> Sent {
+    pub(crate) fn begin(&mut self, admitted: Admitted) -> Sent {
         let node = Node {
             rules: &self.rules,
             view: &self.view,
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// The next attempt, at the time it asks for.
-    pub(super) fn send(&mut self, mut choosing: Choosing) -> Sent {
+    pub(crate) fn send(&mut self, mut choosing: Choosing) -> Sent {
         loop {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
             let node = Node {
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// What follows a failed attempt.
-    pub(super) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
+    pub(crate) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
         let node = Node {
             rules: &self.rules,
             view: &self.view,
@@ -197,7 +197,7 @@ impl World {
     }
 
     /// What follows an answer whose body passes unread, whatever its status.
-    pub(super) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
+    pub(crate) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
         let mut reply = http::Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(status).unwrap();
         reply.headers = lines_of(&["content-type: text/plain"]);
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// The answer that is made here.
-    pub(super) fn answer(&mut self, request: Parts, body: &str) -> Box<Answer> {
+    pub(crate) fn answer(&mut self, request: Parts, body: &str) -> Box<Answer> {
         match self.admit(request, body) {
             Ok(admitted) => panic!("let through: {admitted:?}"),
             Err(answer) => answer,
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// `code` of the answer's status and OpenAI code, or `200`.
-    pub(super) fn verdict(&mut self, request: Parts, body: &str) -> String {
+    pub(crate) fn verdict(&mut self, request: Parts, body: &str) -> String {
         match self.admit(request, body) {
             Ok(_) => "let through".to_owned(),
             Err(answer) => said(&answer),
@@ -229,20 +229,20 @@ impl World {
 }
 
 /// Status and code of an answer.
-pub(super) fn said(answer: &Answer) -> String {
+pub(crate) fn said(answer: &Answer) -> String {
     let code = answer.outcome.denial.map_or("", |code| code.label());
     format!("{} {code}", answer.status.as_u16()).trim_end().to_owned()
 }
 
 /// A request with `Host`, and headers given as `name: value` lines.
-pub(super) fn request(method: &str, path: &str, lines: &[&str]) -> Parts {
+pub(crate) fn request(method: &str, path: &str, lines: &[&str]) -> Parts {
     let mut parts = Request::builder().method(method).uri(path).body(()).unwrap().into_parts().0;
     parts.headers = lines_of(lines);
     parts.headers.entry("host").or_insert(HeaderValue::from_static("models.example.com"));
     parts
 }
 
-pub(super) fn lines_of(lines: &[&str]) -> HeaderMap {
+pub(crate) fn lines_of(lines: &[&str]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines {
         let (name, value) = line.split_once(": ").unwrap();
@@ -252,15 +252,15 @@ pub(super) fn lines_of(lines: &[&str]) -> HeaderMap {
 }
 
 /// A chat request of the key whose text is `key`.
-pub(super) fn chat(key: &str) -> Parts {
+pub(crate) fn chat(key: &str) -> Parts {
     request("POST", "/v1/chat/completions", &[&format!("authorization: Bearer {key}")])
 }
 
-pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
 }
 
-pub(super) fn standing() -> Standing {
+pub(crate) fn standing() -> Standing {
     Standing {
         node_id: NodeId(Uuid::from_u128(9)),
         worker_id: None,
@@ -303,7 +303,7 @@ fn settings() -> ServingSettings {
     }
 }
 
-pub(super) fn desired() -> Desired {
+pub(crate) fn desired() -> Desired {
     let mut desired = Desired::new("here");
     for (endpoint, replicas) in [(1, 1), (2, 2)] {
         desired.upsert_circuit(circuit(endpoint, replicas));

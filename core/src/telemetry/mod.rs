@@ -17,6 +17,9 @@ mod series;
 mod sightings;
 mod state;
 mod table;
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+mod told_tests;
 
 pub use access_line::AccessLine;
 pub use admin::{Desk, answer as admin_answer, busy as admin_busy};
