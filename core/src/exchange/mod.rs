@@ -59,7 +59,6 @@ mod queued;
 mod quoted;
 mod rendezvous;
 mod rules;
-mod scan;
 pub mod selection;
 mod shown;
 mod states;
