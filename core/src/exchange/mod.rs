@@ -59,6 +59,7 @@ mod queued;
 mod quoted;
 mod rendezvous;
 mod rules;
+mod scan;
 pub mod selection;
 mod shown;
 mod states;

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::denial::{Code, Denial};
+use super::scan;
 use crate::defects::{Defect, has};
 
 /// What the gate and the rewrite need to know of a body.
@@ -96,18 +97,26 @@ fn look(body: &[u8]) -> Result<Found, Denial> {
     if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
         return Err(invalid("it is not a JSON object"));
     }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let found = reader.deserialize_map(TopLevel).map_err(|error| fault(&error))?;
-    reader.end().map_err(|error| fault(&error))?;
-
-    let stream = found.stream.is_some_and(|raw| raw.get() == "true");
-    let Some(raw) = found.model else {
+    let (stream, raw) = match scan::members(text) {
+        Some(places) => {
+            let value = |place: Option<(usize, usize)>| place.and_then(|(start, end)| text.get(start..end));
+            (value(places.stream), value(places.model))
+        }
+        None => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            let found = reader.deserialize_map(TopLevel).map_err(|error| fault(&error))?;
+            reader.end().map_err(|error| fault(&error))?;
+            (found.stream.map(RawValue::get), found.model.map(RawValue::get))
+        }
+    };
+    let stream = stream == Some("true");
+    let Some(raw) = raw else {
         let start = text.find('{').map_or(0, |at| at + 1);
         let only = text.get(start..).is_some_and(|rest| rest.trim_ascii_start().starts_with('}'));
         let spelling = if only { Spelling::OnlyMember } else { Spelling::Member };
         return Ok(Found::Missing(Peek { model: Arc::default(), span: start..start, spelling, stream }));
     };
-    let model = match raw.get() {
+    let model = match raw {
         "null" => Text(Cow::Borrowed("")),
         quoted if quoted.starts_with('"') => {
             serde_json::from_str::<Text<'_>>(quoted).map_err(|_| invalid("`model` holds a broken escape"))?
@@ -115,8 +124,8 @@ fn look(body: &[u8]) -> Result<Found, Denial> {
         _ => return Err(invalid_model()),
     };
     // `raw` borrows from `text`, so the difference of the addresses is its place.
-    let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-    let span = start..start.saturating_add(raw.get().len());
+    let start = (raw.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+    let span = start..start.saturating_add(raw.len());
     let peek = Peek { model: Arc::from(&*model.0), span, spelling: Spelling::Json, stream };
     Ok(if peek.model.is_empty() { Found::Blank(peek) } else { Found::Named(peek) })
 }

@@ -78,8 +78,8 @@ mod tests {
         let held: usize = sightings.parts.iter().map(|part| part.lock().unwrap().len()).sum();
         assert!(held <= 2 * limits::KEYS_SEEN, "{held}");
         // Parts fill unevenly: an eighth less is sure.
-        let recent = most - limits::KEYS_SEEN * 7 / 8..most;
-        assert!(recent.into_iter().all(|n| sightings.last(&key(n)).is_some()));
+        let mut recent = most - limits::KEYS_SEEN * 7 / 8..most;
+        assert!(recent.all(|n| sightings.last(&key(n)).is_some()));
         assert_eq!(sightings.last(&key(0)), None);
         // At one and the same moment as well.
         (most..2 * most).for_each(|n| sightings.saw(&key(n), Moment::from_millis(most as u64)));
