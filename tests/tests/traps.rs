@@ -254,6 +254,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "Draining waits for the end of bodies, not of headers",
         &[
             "h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last",
+            "h4_a_stream_ends_well_though_its_replica_was_taken_away",
             "h4_past_the_shutdown_timeout_streams_are_cut_and_say_so",
         ],
     ),

@@ -110,6 +110,7 @@ macro_rules! every_scenario {
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up = "notice-too-long",
                 a_second_signal_ends_it_at_once_with_1 = "cut-at-once",
                 h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last = "cut-at-once",
+                h4_a_stream_ends_well_though_its_replica_was_taken_away = "route-update-unheard",
                 h4_past_the_shutdown_timeout_streams_are_cut_and_say_so = "never-cut",
                 one_node_leaves_and_the_other_serves_on = "acks-withheld",
             }
