@@ -68,6 +68,7 @@ mod surface;
 mod testing;
 mod tree;
 mod unpack;
+mod upload;
 mod uploading;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
@@ -106,3 +107,4 @@ pub use states::States;
 pub(crate) use surface::decode;
 pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
+pub use upload::Upload;
