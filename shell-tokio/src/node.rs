@@ -79,6 +79,7 @@ impl Node {
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.states.forget_absent(view);
+            self.upstream.load().forget(&changes.removed);
         }
         self.witness.forget(&changes.removed);
         let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();

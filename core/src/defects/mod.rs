@@ -73,6 +73,8 @@ defects! {
     OpaqueHeld = "opaque-held",
 
     // What reaches the replica.
+    /// What goes through as it is goes on when all of it has come.
+    UploadsHeld = "uploads-held",
     /// A JSON body is read and written anew.
     BodyWrittenAnew = "body-written-anew",
     /// A packed body goes to the replica as it came, without its coding.

@@ -34,6 +34,10 @@ impl BodyBounds {
         Self { free: Arc::new(AtomicU64::new(bytes)), silence }
     }
 
+    pub(super) const fn silence(&self) -> Duration {
+        self.silence
+    }
+
     fn room(&self) -> Room {
         Room { free: self.free.clone(), bytes: 0 }
     }

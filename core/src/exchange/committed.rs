@@ -142,7 +142,7 @@ impl Committed {
 
 /// Decides what becomes of a replica's answer by its head.
 pub(super) fn commit(
-    mut passage: Passage,
+    mut passage: Box<Passage>,
     backend: &Backend,
     reply: response::Parts,
     ticket: Ticket,
@@ -201,7 +201,7 @@ fn tells_more(headers: &HeaderMap) -> bool {
 }
 
 /// The replica's status and time to wait, with words of ours.
-fn reworded(passage: Passage, status: StatusCode, headers: &HeaderMap) -> Box<Answer> {
+fn reworded(passage: Box<Passage>, status: StatusCode, headers: &HeaderMap) -> Box<Answer> {
     let message = format!("The server of this model answered with status {}. Try again shortly.", status.as_u16());
     let mut answer = passage.refuse(&Denial::with_status(Code::UpstreamError, status, message));
     if let Some(wait) = headers.get(RETRY_AFTER) {

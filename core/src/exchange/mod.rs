@@ -68,6 +68,7 @@ mod surface;
 pub(crate) mod testing;
 mod tree;
 mod unpack;
+mod upload;
 mod uploading;
 mod usage;
 #[cfg(test)]
@@ -108,3 +109,4 @@ pub(crate) use surface::decode;
 pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
 pub use usage::Usage;
+pub use upload::Upload;

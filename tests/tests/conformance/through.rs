@@ -107,6 +107,39 @@ pub(crate) fn a_websocket_goes_through_and_no_other_upgrade_does(shell: Shell) {
     assert_eq!((visit.header("upgrade"), visit.header("connection")), (None, None), "{}", visit.head());
 }
 
+/// What passes untouched goes on as it comes, and ends as it ends.
+pub(crate) fn an_upload_goes_on_piece_by_piece(shell: Shell) {
+    let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
+    let puppet = Puppet::start();
+    world.wildcard(1, "app", &[puppet.port()], json!({}));
+    world.start_worker();
+    // The worker asks for the models first; nobody answers.
+    drop(puppet.visit());
+    let upload = |first: &[u8]| {
+        let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
+        let head = format!("POST /up HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n", host("app"));
+        client.send_raw(&[head.as_bytes(), first].concat()).expect("it is taken");
+        let visit = loop {
+            let visit = puppet.visit();
+            if visit.line().starts_with("POST /up") {
+                break visit;
+            }
+        };
+        (client, visit)
+    };
+    let (mut client, mut visit) = upload(b"5\r\nfirst\r\n");
+    assert_eq!(visit.hear(10), b"5\r\nfirst\r\n", "before the client has sent the rest");
+    client.send_raw(b"6\r\nsecond\r\n0\r\n\r\n").unwrap();
+    assert_eq!(visit.hear(16), b"6\r\nsecond\r\n0\r\n\r\n");
+    visit.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    assert_eq!(client.answer().unwrap().text(), "ok");
+    // A client that leaves in the middle of it leaves the replica too.
+    let (client, mut visit) = upload(b"5\r\nfirst\r\n");
+    assert_eq!(visit.hear(10), b"5\r\nfirst\r\n");
+    drop(client);
+    visit.wait_closed(PATIENCE);
+}
+
 /// 4.2: a circuit is held until its model is known; what needs none passes.
 pub(crate) fn until_the_model_is_known_other_paths_pass(shell: Shell) {
     let mut world = shell.setup().legacy().prepare();
