@@ -131,6 +131,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "A cut-off answer never looks finished",
         &[
             "s3_a_replica_that_dies_in_a_stream_ends_it_visibly",
+            "s3_a_cut_answer_of_an_application_never_looks_finished",
             "s3_half_a_body_is_never_a_whole_one",
             "s3_a_length_beside_chunks_goes_no_further",
         ],
