@@ -108,5 +108,5 @@ pub use states::States;
 pub(crate) use surface::decode;
 pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
-pub use usage::Usage;
 pub use upload::Upload;
+pub use usage::Usage;

@@ -51,8 +51,8 @@ fn tell(plan: &Plan) {
     println!("{}: {models} models of {replicas} replicas, {keys} keys", plan.shell.program);
     let report = run(plan);
     let megabytes =
-        |kilobytes: Option<u64>| kilobytes.map_or("?".to_owned(), |kb| format!("{:.1}", kb as f64 / 1024.0));
-    let seconds = |seconds: Option<f64>| seconds.map_or("?".to_owned(), |seconds| format!("{seconds:.2}"));
+        |kilobytes: Option<u64>| kilobytes.map_or_else(|| "?".to_owned(), |kb| format!("{:.1}", kb as f64 / 1024.0));
+    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "?".to_owned(), |seconds| format!("{seconds:.2}"));
     let (before, after) = report.memory;
     println!("memory         {} MiB, {} MiB with nothing", megabytes(after), megabytes(before));
     println!("ready          after {:.2?}, {} CPU s", report.ready, seconds(report.cpu.0));
