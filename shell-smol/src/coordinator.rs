@@ -5,6 +5,7 @@
 //! one only), our own limits of time and size, lengths compared here (it takes a short body for a whole one), panics
 //! caught. `https` goes by hyper: surf's own TLS is too old to be used.
 
+use core::time::Duration;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use appproxy_core::config::worker::WorkerConfig;
+use appproxy_core::exchange::Outgoing;
 use appproxy_core::limits;
 use appproxy_core::worker::{Call, CallBody, CallEnded, CallRequest, CallResponse, TransportFailure};
 use bytes::Bytes;
@@ -19,16 +21,21 @@ use futures_util::FutureExt;
 use futures_util::io::AsyncReadExt;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use http_body::Body;
-use http_body_util::{BodyExt, Collected, Full, Limited};
+use http_body_util::{BodyExt, Collected, Limited};
 use rustls::ClientConfig;
 
 use crate::clock::Clock;
 use crate::executor::until;
 use crate::failures::{classify, classify_io};
-use crate::{dial, tls};
+use crate::lane::once;
+use crate::tls;
+use crate::upload::Sent;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-backendai-token");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-backendai-requestid");
+
+/// For connecting; a name with several addresses has it shared between them.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// A client of one coordinator. Cheap to clone.
 #[derive(Clone)]
@@ -80,7 +87,9 @@ impl Coordinator {
 /// The status and the whole body of the answer to one request.
 async fn fetch(request: http::Request<Bytes>, tls: &Arc<ClientConfig>) -> Result<(u16, Bytes), TransportFailure> {
     if request.uri().scheme() == Some(&http::uri::Scheme::HTTPS) {
-        let answer = dial::once(request.map(Full::<Bytes>::from), tls).await.map_err(|error| classify(&*error))?;
+        let answer = once(request.map(|body| Sent::Kept(Outgoing::from(body))), tls, CONNECT)
+            .await
+            .map_err(|error| classify(&*error))?;
         return Ok((answer.status().as_u16(), whole(answer.into_body()).await?));
     }
     let caught = AssertUnwindSafe(plain::fetch(&request)).catch_unwind().await;

@@ -7,12 +7,14 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Instant;
 
 use async_executor::{StaticExecutor, Task};
-use smol::Timer;
+use futures_util::FutureExt;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::{or, pending};
+
+pub(crate) use smol::Timer;
+pub(crate) use std::time::Instant;
 
 use crate::Failed;
 
@@ -41,22 +43,30 @@ pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 
     EXECUTOR.spawn(future)
 }
 
+/// Runs `future` to its end.
+pub(crate) fn detach(future: impl Future<Output: Send> + Send + 'static) {
+    spawn(async move { drop(future.await) }).detach();
+}
+
+/// Does `work` where it may take a while; it is done to its end, whoever waits. `None`: it met a fault.
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, told) = bounded(1);
+    smol::unblock(move || drop(tell.try_send(work()))).detach();
+    told.recv().await.ok()
+}
+
 /// What `work` comes to, unless it takes longer than `limit`.
-pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    or(async { Some(work.await) }, async {
-        Timer::after(limit).await;
-        None
-    })
-    .await
+pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    before(Timer::after(limit), work)
 }
 
 /// The same, until an instant.
-pub(crate) async fn until<T>(limit: Instant, work: impl Future<Output = T>) -> Option<T> {
-    or(async { Some(work.await) }, async {
-        Timer::at(limit).await;
-        None
-    })
-    .await
+pub(crate) fn until<T>(limit: Instant, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    before(Timer::at(limit), work)
+}
+
+fn before<T>(timer: Timer, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    or(work.map(Some), timer.map(|_| None))
 }
 
 /// A switch that is turned once, and that many wait for.

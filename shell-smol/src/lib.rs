@@ -8,22 +8,28 @@
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
 //! | `listen`, `plane`, `pace` | connections of clients |
-//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
+//! | `data`, `body`, `upload`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `lane`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
 //! | `executor`, `dial` | what smol leaves to its users: threads, limits of time, connections |
 
+#[path = "../../shell-tokio/src/access_line.rs"]
 mod access_line;
+#[path = "../../shell-tokio/src/admin.rs"]
 mod admin;
+#[path = "../../shell-tokio/src/attempts.rs"]
 mod attempts;
+#[path = "../../shell-tokio/src/body.rs"]
 mod body;
 mod bus;
 #[path = "../../shell-tokio/src/check.rs"]
 pub mod check;
+#[path = "../../shell-tokio/src/clock.rs"]
 mod clock;
 mod control;
 mod coordinator;
+#[path = "../../shell-tokio/src/data.rs"]
 mod data;
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 pub mod demo;
@@ -31,27 +37,48 @@ mod dial;
 mod executor;
 #[path = "../../shell-tokio/src/explain.rs"]
 pub mod explain;
+#[path = "../../shell-tokio/src/failures.rs"]
 mod failures;
+#[path = "../../shell-tokio/src/held.rs"]
 mod held;
+#[path = "../../shell-tokio/src/journal.rs"]
 mod journal;
+#[path = "../../shell-tokio/src/lane.rs"]
+mod lane;
 mod listen;
+#[path = "../../shell-tokio/src/logs.rs"]
 mod logs;
 mod membership;
+#[path = "../../shell-tokio/src/node.rs"]
 mod node;
+#[path = "../../shell-tokio/src/observe.rs"]
 mod observe;
 mod pace;
+#[path = "../../shell-tokio/src/part.rs"]
+mod part;
+#[path = "../../shell-tokio/src/peer.rs"]
+mod peer;
 mod plane;
+#[path = "../../shell-tokio/src/pool.rs"]
 mod pool;
+#[path = "../../shell-tokio/src/prober.rs"]
 mod prober;
 mod publish;
+#[path = "../../shell-tokio/src/relay.rs"]
 mod relay;
+#[path = "../../shell-tokio/src/replay.rs"]
 pub mod replay;
 pub mod run;
 mod shutdown;
 mod start;
+#[path = "../../shell-tokio/src/tls.rs"]
 mod tls;
 mod tunnel;
+#[path = "../../shell-tokio/src/unpacking.rs"]
 mod unpacking;
+#[path = "../../shell-tokio/src/upload.rs"]
+mod upload;
+#[path = "../../shell-tokio/src/upstream.rs"]
 mod upstream;
 mod witness;
 

@@ -5,15 +5,14 @@ use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use appproxy_core::exchange::{self, BadHead, Ended, Intake};
 use bytes::Bytes;
 use futures_util::io::{AsyncRead, AsyncWrite};
 use http_body::{Body, Frame, SizeHint};
-use smol::Timer;
 
 use crate::clock::Clock;
+use crate::executor::{Instant, Timer};
 use crate::tunnel::Tunnel;
 
 /// What the parts of one connection know of it.

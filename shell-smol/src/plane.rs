@@ -9,7 +9,6 @@ use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::Server;
@@ -25,17 +24,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rustls::ServerConfig;
-use smol::Timer;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::or;
 use smol::net::TcpStream;
 use smol_hyper::rt::{FuturesIo, SmolTimer};
 
 use crate::data::{self, Body};
-use crate::executor::{spawn, until, within};
+use crate::executor::{Instant, Timer, spawn, until, within};
 use crate::listen::Listener;
 use crate::node::Node;
 use crate::pace::{Busy, Marked, Pace, Paced};
+use crate::part::{Part, either};
 use crate::shutdown::Phases;
 
 /// How long a connection beyond `server.max_connections` waits for a place.
@@ -235,24 +234,22 @@ impl Plane {
         });
         let io = FuturesIo::new(Paced::new(stream, pace.clone(), limits.max_header));
         let mut connection = limits.http.serve_connection(io, service);
+        let part = Part::new();
+        let served = poll_fn(|cx| part.poll(cx, |cx| connection.poll_without_shutdown(cx)));
         let slow = async {
             pace.too_slow(limits.header_timeout, limits.idle_timeout).await;
-            true
+            Err(Stop::Slow)
         };
         let closing = async {
             self.0.phases.closing.turned().await;
-            false
+            Err(Stop::Closing)
         };
-        let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
-        let ended = match select(served, pin!(or(slow, closing))).await {
-            Either::Left((ended, _)) => Some(ended),
-            Either::Right((true, _)) => return self.cut("slow"),
-            Either::Right((false, _)) => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
+        let ended = match either(async { Ok(served.await) }, or(slow, closing)).await {
+            Ok(ended) => ended,
+            Err(Stop::Slow) => return self.cut("slow"),
+            Err(Stop::Closing) => {
                 Pin::new(&mut connection).graceful_shutdown();
+                // All of it is polled from now on: what waits in it is to notice that it is cut.
                 let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
                 match select(served, pin!(self.cut_off())).await {
                     Either::Left((ended, _)) => ended,
@@ -283,6 +280,14 @@ impl Plane {
         };
         drop(within(CLOSING, told).await);
     }
+}
+
+/// Why a connection is not simply served on.
+enum Stop {
+    /// Its client is too slow.
+    Slow,
+    /// The listeners close.
+    Closing,
 }
 
 /// A request at work. Not a closure's future: hyper gives the connection back only when this can be moved.

@@ -5,22 +5,19 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use appproxy_core::exchange::{Committed, EndOfBody};
 use appproxy_core::telemetry::Held;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use futures_util::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use hyper::upgrade::{OnUpgrade, Parts, Upgraded};
-use smol::Timer;
 use smol::future::or;
-use smol_hyper::rt::FuturesIo;
 
 use crate::attempts::Freeing;
-use crate::executor::within;
+use crate::data;
+use crate::executor::{Instant, Timer, within};
+use crate::lane::Lane;
 use crate::node::Node;
-use crate::{data, dial};
 
 /// Once a side has closed, the other has this long to say its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -28,7 +25,7 @@ const BUFFER: usize = 16 * 1024;
 
 /// The replica's side, and the record. Dropped before it ran, it is recorded as a client that went away.
 pub(crate) struct Tunnel {
-    replica: Option<OnUpgrade>,
+    replica: Option<Lane>,
     committed: Option<Committed>,
     node: Arc<Node>,
     began: Instant,
@@ -39,13 +36,13 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     pub(crate) fn new(
-        replica: OnUpgrade,
+        replica: Option<Lane>,
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
         counts: (Held, Option<Freeing>),
     ) -> Self {
-        let (replica, committed, first_byte) = (Some(replica), Some(committed), began.elapsed());
+        let (committed, first_byte) = (Some(committed), began.elapsed());
         Self { replica, committed, node, began, first_byte, _counts: counts }
     }
 
@@ -53,16 +50,16 @@ impl Tunnel {
     /// what the client sent already.
     pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(mut self, client: S, first: Bytes) {
         let Some(replica) = self.replica.take() else { return };
-        let end = match replica.await.map(Upgraded::downcast::<FuturesIo<dial::Stream>>) {
-            Ok(Ok(Parts { io, read_buf, .. })) => {
+        let end = match replica.into_tunnel().await {
+            Some((replica, read)) => {
                 let (idle, cut) = (self.node.rules().idle_timeout, self.node.phases.cutting.turned());
-                let (end, down) = carry((client, first), (io.into_inner(), read_buf), idle, cut).await;
+                let (end, down) = carry((client, first), (replica.into_inner(), read), idle, cut).await;
                 if let Some(committed) = &mut self.committed {
                     committed.carried(down);
                 }
                 end
             }
-            Ok(Err(_)) | Err(_) => EndOfBody::UpstreamBroke,
+            None => EndOfBody::UpstreamBroke,
         };
         self.record(end);
     }

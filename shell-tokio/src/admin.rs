@@ -5,22 +5,17 @@ use std::sync::Arc;
 use appproxy_core::secret::Secret;
 use appproxy_core::telemetry::{Desk, admin_answer, admin_busy};
 use arc_swap::ArcSwapOption;
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::response::Response;
+use http::{Request, Response};
+use hyper::body::Incoming;
 
+use crate::data::{Body, whole};
 use crate::node::Node;
 
 /// `admin.token`, which a reload may change.
 pub(crate) type Token = Arc<ArcSwapOption<Secret>>;
 
-/// The admin plane's router; every path needs `token` when there is one.
-pub(crate) fn router(node: Arc<Node>, token: Token) -> Router {
-    Router::new().fallback(handle).with_state((node, token))
-}
-
-async fn handle(State((node, token)): State<(Arc<Node>, Token)>, request: Request) -> Response {
+/// Answers one request; every path needs `token` when there is one.
+pub(crate) async fn handle(node: Arc<Node>, token: Token, request: Request<Incoming>) -> Response<Body> {
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let token = token.load();
     let (response, drain) = node.see(|seen| {
@@ -29,7 +24,7 @@ async fn handle(State((node, token)): State<(Arc<Node>, Token)>, request: Reques
         admin_answer(method, uri, headers, token.as_deref(), &desk)
     });
     if drain.is_some_and(|drain| !node.drain(drain)) {
-        return admin_busy().map(Body::from);
+        return admin_busy().map(whole);
     }
-    response.map(Body::from)
+    response.map(whole)
 }

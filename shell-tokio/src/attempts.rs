@@ -8,33 +8,38 @@ use appproxy_core::exchange::{
 };
 use appproxy_core::serving::PoolKey;
 use bytes::Bytes;
+use core::pin::pin;
 use core::time::Duration;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
+use crate::body::Stopped;
+use crate::executor::{Instant, Timer, until, within};
 use crate::held::{Held, Waiting};
+use crate::lane::Answering;
 use crate::node::Node;
+use crate::part::Ring;
+use crate::upload::{Sent, Upload};
 
 /// A replica's answer that goes to the client.
 pub(crate) struct Begun {
     pub(crate) committed: Committed,
     pub(crate) head: ReplyHead,
-    pub(crate) body: Incoming,
-    /// The replica's side of a connection that becomes something else.
-    pub(crate) upgraded: Option<OnUpgrade>,
+    pub(crate) body: Answering,
     pub(crate) freeing: Option<Freeing>,
 }
 
 /// Tries until an answer begins. An error is an answer of our own.
-pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitted) -> Result<Begun, Box<Answer>> {
+pub(crate) async fn answered(
+    node: &Arc<Node>,
+    began: Instant,
+    admitted: Admitted,
+    upload: Option<Upload>,
+) -> Result<Begun, Box<Answer>> {
     let mut choosing = node.see(|seen| admitted.begin(&mut node.states.budget(), seen));
     loop {
         if let Some(moment) = choosing.not_before() {
-            let wait = tokio::time::sleep_until(node.clock.instant(moment));
-            choosing = Held::new(node, began, choosing).through(wait).await?.0;
+            let wait = Timer::at(node.clock.instant(moment));
+            choosing = Held::new(node, began, choosing).through(pin!(wait)).await?.0;
         }
         let pool = choosing.pool().clone();
         let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
@@ -44,28 +49,42 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
                 continue;
             }
             Chosen::Queue(queued) => {
-                choosing = called(node, began, queued).await?;
+                choosing = Box::pin(called(node, began, queued)).await?;
                 continue;
             }
         };
         let (freeing, upstream) = (Freeing::of(node, &pool), node.upstream());
-        let sending = upstream.send(request, node.rules().first_byte_timeout, attempt.needs_fresh_connection());
-        let (attempt, sent) = Held::new(node, began, attempt).through(sending).await?;
+        let (name, patience) = (attempt.backend().name.clone(), node.rules().first_byte_timeout);
+        let request = request.map(|payload| match &upload {
+            Some(upload) => upload.body(),
+            None => Sent::Kept(payload.into()),
+        });
+        let sending = upstream.send(&name, request, patience, upload.as_ref(), attempt.needs_fresh_connection());
+        let (attempt, sent) = Held::new(node, began, attempt).through(pin!(sending)).await?;
         choosing = match sent {
             Ok(response) => {
-                let (mut parts, body) = response.into_parts();
-                let upgraded = parts.extensions.remove();
+                let (parts, body) = response.into_parts();
                 match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
-                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upgraded, freeing }),
+                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, freeing }),
                     Head::Again(choosing) => choosing,
                     Head::Explain(explained) => {
-                        let reading = whole(body, node.rules().idle_timeout);
-                        let (explained, body) = Held::new(node, began, *explained).through(reading).await?;
+                        // In a box, like all that is rare: what every request carries along stays small.
+                        let mut reading = Box::pin(whole(body, node.rules().idle_timeout));
+                        let (explained, body) = Held::new(node, began, *explained).through(reading.as_mut()).await?;
                         return Err(explained.body(body));
                     }
                 }
             }
             Err((stage, failure)) => {
+                match upload.as_ref().and_then(Upload::stopped) {
+                    Some(Stopped::Refused(denial)) => return Err(attempt.refuse(&denial)),
+                    // Whoever carries its connection drops us now.
+                    Some(Stopped::Gone) => {
+                        let gone = pin!(core::future::pending());
+                        return Held::new(node, began, attempt).through(gone).await.map(|(_, never)| never);
+                    }
+                    None => {}
+                }
                 node.see(|seen| attempt.failed(stage, failure, &mut node.states.budget(), seen))?
             }
         };
@@ -78,9 +97,9 @@ pub(crate) async fn answered(node: &Arc<Node>, began: Instant, admitted: Admitte
 }
 
 /// A short body; `None` when it is long, slow or broken.
-async fn whole(body: Incoming, patience: Duration) -> Option<Bytes> {
+async fn whole(body: Answering, patience: Duration) -> Option<Bytes> {
     let reading = Limited::new(body, Explained::MOST).collect();
-    Some(tokio::time::timeout(patience, reading).await.ok()?.ok()?.to_bytes())
+    Some(within(patience, reading).await?.ok()?.to_bytes())
 }
 
 /// Waits until it is this request's turn to look for a replica.
@@ -91,9 +110,9 @@ async fn called(node: &Arc<Node>, began: Instant, queued: Queued) -> Result<Choo
     let waiting = node.calls.wait(queued.pool(), queued.place());
     let look_again = node.clock.instant(queued.look_again());
     let turn = async {
-        let _ = tokio::time::timeout_at(look_again, waiting.bell.notified()).await;
+        let _ = until(look_again, waiting.bell.heard()).await;
     };
-    Ok(Held::new(node, began, queued).through(turn).await?.0.again())
+    Ok(Held::new(node, began, queued).through(pin!(turn)).await?.0.again())
 }
 
 /// Tells whoever waits for a replica of this pool, when dropped, that one may have room. Drop it after the attempt's or
@@ -128,21 +147,21 @@ fn call_next(node: &Node, pool: &PoolKey) {
 /// Who waits for a replica, and how to reach them.
 #[derive(Default)]
 pub(crate) struct Calls {
-    bells: Mutex<BTreeMap<(PoolKey, Place), Arc<Notify>>>,
+    bells: Mutex<BTreeMap<(PoolKey, Place), Arc<Ring>>>,
 }
 
 impl Calls {
-    fn bells(&self) -> MutexGuard<'_, BTreeMap<(PoolKey, Place), Arc<Notify>>> {
+    fn bells(&self) -> MutexGuard<'_, BTreeMap<(PoolKey, Place), Arc<Ring>>> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn call(&self, pool: &PoolKey, place: Place) -> bool {
         let bell = self.bells().get(&(pool.clone(), place)).cloned();
-        bell.inspect(|bell| bell.notify_one()).is_some()
+        bell.inspect(|bell| bell.ring()).is_some()
     }
 
     fn wait(&self, pool: &PoolKey, place: Place) -> Bell<'_> {
-        let (key, bell) = ((pool.clone(), place), Arc::new(Notify::new()));
+        let (key, bell) = ((pool.clone(), place), Arc::new(Ring::default()));
         self.bells().insert(key.clone(), bell.clone());
         Bell { calls: self, key, bell }
     }
@@ -152,7 +171,7 @@ impl Calls {
 struct Bell<'a> {
     calls: &'a Calls,
     key: (PoolKey, Place),
-    bell: Arc<Notify>,
+    bell: Arc<Ring>,
 }
 
 impl Drop for Bell<'_> {

@@ -1,5 +1,7 @@
 //! A request's body: collected from the client within bounds.
 
+use core::pin::Pin;
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -8,34 +10,64 @@ use appproxy_core::exchange::{Collecting, Denial, Room};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::EXPECT;
-use http_body::Body as _;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
+use crate::executor::{detach, until, within};
 use crate::node::Node;
 
 /// How long what a refused client still sends is taken, and thrown away.
 const LINGER: Duration = Duration::from_secs(10);
 
+/// A request's body as a server hands it over.
+pub(crate) trait Coming:
+    Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static> Coming for B {}
+
 /// A request's body as it comes in. One that is refused before its end is read on for a while: to close at once resets
 /// the connection, and a client that is still sending would never see why it was refused.
-pub(crate) struct Inbound {
-    body: axum::body::Body,
+pub(crate) struct Inbound<B: Coming> {
+    body: Option<B>,
     /// The client sends without being asked, or was asked. One that waits for `100 Continue` is not to be asked for a
     /// body that nobody wants.
     sends: bool,
 }
 
-impl Inbound {
-    pub(crate) fn new(body: axum::body::Body, headers: &HeaderMap) -> Self {
-        Self { body, sends: !headers.contains_key(EXPECT) }
+impl<B: Coming> Inbound<B> {
+    pub(crate) fn new(body: B, headers: &HeaderMap) -> Self {
+        Self { body: Some(body), sends: !headers.contains_key(EXPECT) }
     }
 }
 
-impl Drop for Inbound {
+impl<B: Coming> Body for Inbound<B> {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.sends = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        Pin::new(body).poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+impl<B: Coming> Drop for Inbound<B> {
     fn drop(&mut self) {
-        if self.sends && !self.body.is_end_stream() {
-            let mut body = core::mem::take(&mut self.body);
-            tokio::spawn(tokio::time::timeout(LINGER, async move { while let Some(Ok(_)) = body.frame().await {} }));
+        if self.sends
+            && let Some(mut body) = self.body.take()
+            && !body.is_end_stream()
+        {
+            detach(within(LINGER, async move { while let Some(Ok(_)) = body.frame().await {} }));
         }
     }
 }
@@ -54,32 +86,38 @@ impl From<Denial> for Stopped {
 }
 
 /// Reads a body of at most `limit` bytes, and the room it takes.
-pub(crate) async fn collect(mut inbound: Inbound, limit: u64, node: &Node) -> Result<(Bytes, Room), Stopped> {
-    inbound.sends = true;
-    let (body, clock) = (&mut inbound.body, &node.clock);
+pub(crate) async fn collect<B: Coming>(
+    mut inbound: Inbound<B>,
+    limit: u64,
+    node: &Node,
+) -> Result<(Bytes, Room), Stopped> {
+    let clock = &node.clock;
     let mut collecting = Collecting::new(limit, &node.bodies(), clock.moment());
-    loop {
-        let frame = match tokio::time::timeout_at(clock.instant(collecting.due()), body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok(collecting.finish()),
-            Ok(Some(Err(error))) if is_malformed(&error) => return Err(Denial::body_malformed().into()),
-            Ok(Some(Err(_))) => return Err(Stopped::Gone),
-            Err(_) => return Err(Denial::body_too_slow().into()),
+    while !inbound.is_end_stream() {
+        let frame = match until(clock.instant(collecting.due()), inbound.frame()).await {
+            Some(Some(Ok(frame))) => frame,
+            Some(None) => break,
+            Some(Some(Err(error))) => return Err(broken(&*error)),
+            None => return Err(Denial::body_too_slow().into()),
         };
         if let Ok(data) = frame.into_data() {
-            collecting.push(data, body.size_hint().lower(), clock.moment())?;
+            collecting.push(data, inbound.size_hint().lower(), clock.moment())?;
         }
     }
+    Ok(collecting.finish())
 }
 
-/// Whether a body broke because of what is in it, and not because it ended.
-fn is_malformed(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+/// A body that broke because of what is in it is not one that ended.
+pub(crate) fn broken(error: &(dyn Error + 'static)) -> Stopped {
+    let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<io::Error>() {
-            return matches!(io.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData);
+            return match io.kind() {
+                ErrorKind::InvalidInput | ErrorKind::InvalidData => Denial::body_malformed().into(),
+                _ => Stopped::Gone,
+            };
         }
         cause = error.source();
     }
-    false
+    Stopped::Gone
 }

@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use appproxy_core::time::{Moment, Now, UnixMillis};
-use tokio::time::Instant;
+
+use crate::executor::Instant;
 
 /// A monotonic clock that starts at zero, and the wall clock.
 #[derive(Debug, Clone, Copy)]

@@ -1,24 +1,22 @@
 //! The data listener: carries a request through the core's states, one after the other, and its answer back.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use appproxy_core::access::address::Peer;
-use appproxy_core::exchange::{Answer, Connection, Gate, Outcome};
+use appproxy_core::exchange::{Answer, Gate, Outcome};
 use appproxy_core::telemetry::{AccessLine, Held};
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
+use bytes::Bytes;
 use core::panic::AssertUnwindSafe;
+use core::pin::pin;
 use core::time::Duration;
 use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
-use tokio::time::Instant;
+use http_body_util::{Either, Full};
 
 use crate::access_line;
 use crate::attempts::{self, Begun};
-use crate::body::{Inbound, Stopped, collect};
+use crate::body::{Coming, Inbound, Stopped, collect};
+use crate::executor::Instant;
 use crate::held::Held as Waits;
 use crate::node::Node;
 use crate::pace::Pace;
@@ -26,35 +24,30 @@ use crate::plane::Arrival;
 use crate::relay::Relay;
 use crate::tunnel::Tunnel;
 use crate::unpacking;
+use crate::upload::Upload;
 
-/// The data plane for connections that are not ours: all we know of them is the address that axum noted.
-pub(crate) fn embedded(node: Arc<Node>) -> Router {
-    Router::new().fallback(arrived).with_state(node)
-}
+/// An answer's body: whole, or passed on.
+pub(crate) type Body = Either<Full<Bytes>, Box<Relay>>;
 
-async fn arrived(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
-    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
-    let connection = Connection { peer, tls: false };
-    let arrival = Arrival { connection, pace: Pace::start(node.clock), at: Instant::now() };
-    answer(&node, arrival, request).await
+/// A whole body.
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
+    Either::Left(Full::new(bytes.into()))
 }
 
 const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
 
-/// Answers a request: every path is the core's to judge.
-pub(crate) async fn answer(node: &Arc<Node>, arrival: Arrival, request: Request<Body>) -> Response<Body> {
+/// Answers one request: every path is the core's to judge.
+pub(crate) async fn handle<B: Coming>(node: Arc<Node>, request: Request<B>, arrival: Arrival) -> Response<Body> {
     let (in_flight, began) = (node.metrics.in_flight.hold(), arrival.at);
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
-    let exchange = AssertUnwindSafe(exchange(node, request, arrival, in_flight)).catch_unwind();
-    match exchange.await {
+    match AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind().await {
         Ok(Ok(response)) => response,
-        Ok(Err(answer)) => own_answer(node, *answer, began),
+        Ok(Err(answer)) => own_answer(&node, *answer, began),
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
             node.metrics.counts().refused("internal");
-            let mut response = Response::new(Body::from(INTERNAL));
+            let mut response = Response::new(whole(INTERNAL));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -63,9 +56,9 @@ pub(crate) async fn answer(node: &Arc<Node>, arrival: Arrival, request: Request<
 }
 
 /// One exchange. An error is an answer of our own.
-async fn exchange(
+async fn exchange<B: Coming>(
     node: &Arc<Node>,
-    request: Request<Body>,
+    request: Request<B>,
     arrival: Arrival,
     in_flight: Held,
 ) -> Result<Response<Body>, Box<Answer>> {
@@ -80,39 +73,49 @@ async fn exchange(
     };
 
     let limit = gated.max_body_size();
-    let (gated, collected) = Waits::new(node, began, gated).through(collect(body, limit, node)).await?;
+    if gated.is_streamed() {
+        let admitted = node.see(|seen| gated.stream(seen))?;
+        let begun = attempts::answered(node, began, admitted, Some(Upload::new(body, limit, node)));
+        return Ok(passed_on(node, &pace, began, in_flight, Box::pin(begun).await?));
+    }
+    let (gated, collected) = Waits::new(node, began, gated).through(pin!(collect(body, limit, node))).await?;
     let (bytes, room) = match collected {
         Ok(collected) => collected,
         Err(Stopped::Refused(denial)) => return Err(gated.refuse(&denial)),
         Err(Stopped::Gone) => {
             record(node, &gated.gone(), began, None);
             // Nobody reads it.
-            return Ok(Response::default());
+            return Ok(Response::new(whole("")));
         }
     };
 
     let (admitted, room) = match gated.is_packed() {
         false => (node.see(|seen| gated.route(bytes, seen))?, room),
-        true => unpacking::routed(node, began, gated, bytes, room).await?,
+        true => Box::pin(unpacking::routed(node, began, gated, bytes, room)).await?,
     };
-    let Begun { committed, head, body, upgraded, freeing } = attempts::answered(node, began, admitted).await?;
+    let begun = attempts::answered(node, began, admitted, None).await?;
     drop(room);
+    Ok(passed_on(node, &pace, began, in_flight, begun))
+}
+
+/// The answer of a replica.
+fn passed_on(node: &Arc<Node>, pace: &Pace, began: Instant, in_flight: Held, begun: Begun) -> Response<Body> {
+    let Begun { committed, head, body, freeing } = begun;
     let counts = (in_flight, freeing);
-    let mut response = match upgraded {
-        Some(replica) if committed.is_upgrade() => {
-            pace.upgrade(Tunnel::new(replica, committed, node.clone(), began, counts));
-            Response::new(Body::empty())
-        }
-        _ => Response::new(Body::new(Relay::new(body, committed, node.clone(), began, counts))),
+    let mut response = if committed.is_upgrade() {
+        pace.upgrade(Tunnel::new(body.into_lane(), committed, node.clone(), began, counts));
+        Response::new(whole(""))
+    } else {
+        Response::new(Either::Right(Box::new(Relay::new(body, committed, node.clone(), began, counts))))
     };
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    Ok(response)
+    response
 }
 
 fn own_answer(node: &Node, answer: Answer, began: Instant) -> Response<Body> {
     record(node, &answer.outcome, began, None);
-    let mut response = Response::new(Body::from(answer.body));
+    let mut response = Response::new(whole(answer.body));
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.headers;
     response
@@ -121,7 +124,7 @@ fn own_answer(node: &Node, answer: Answer, began: Instant) -> Response<Body> {
 /// The access line and the counts of an exchange that is over.
 pub(crate) fn record(node: &Node, outcome: &Outcome, began: Instant, first_byte: Option<Duration>) {
     let took = began.elapsed();
-    node.metrics.counts().exchange(outcome, first_byte, took, &node.view());
+    node.metrics.exchange(outcome, first_byte, took, &node.view());
     outcome.ends().for_each(|ended| node.saw(ended));
     if let Some(backend) = outcome.trail.credential_refused() {
         node.credential_refused(backend);

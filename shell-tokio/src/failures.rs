@@ -6,6 +6,8 @@ use std::io;
 use appproxy_core::worker::TransportFailure;
 use http_body_util::LengthLimitError;
 
+use crate::peer::Unresolved;
+
 /// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
 pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
     let mut cause = Some(error);
@@ -26,7 +28,7 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
             return failure;
         }
         last = error.to_string();
-        // The resolver's own error type is private; its words are all there is.
+        // The type of hyper-util's own resolver is private; its words are all there is.
         if last == "dns error" {
             return TransportFailure::Unresolved;
         }
@@ -35,8 +37,12 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
     TransportFailure::Other(last)
 }
 
-fn classify_io(error: &io::Error) -> Option<TransportFailure> {
+/// The same of an I/O error, where it says enough.
+pub(crate) fn classify_io(error: &io::Error) -> Option<TransportFailure> {
     if let Some(inner) = error.get_ref() {
+        if inner.is::<Unresolved>() {
+            return Some(TransportFailure::Unresolved);
+        }
         if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
             return Some(TransportFailure::Tls(tls.to_string()));
         }

@@ -1,10 +1,13 @@
 //! What a state does while it waits.
 
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::Poll;
+
 use appproxy_core::exchange::{Answer, Denial, Gated, Outcome};
 
-use tokio::time::Instant;
-
 use crate::data::record;
+use crate::executor::Instant;
 use crate::node::Node;
 
 /// A state that waits for something. When the client goes away meanwhile, the server drops the whole exchange; this
@@ -35,14 +38,18 @@ impl<'a, S: Waiting> Held<'a, S> {
         Self { node, began, state: Some(state) }
     }
 
-    /// Waits for `work`, then gives the state back with its result. A node that stops answers instead.
-    pub(crate) async fn through<T>(mut self, work: impl Future<Output = T>) -> Result<(S, T), Box<Answer>> {
-        let done = tokio::select! {
-            // In this order: work that is done at once never queues at the token, which all requests share.
-            biased;
-            done = work => Some(done),
-            () = self.node.phases.cutting.cancelled() => None,
-        };
+    /// Waits for `work` (borrowed: taken by value it would be held twice, and moved), then gives the state back with its result. A node that stops answers instead.
+    pub(crate) async fn through<T>(
+        mut self,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Result<(S, T), Box<Answer>> {
+        let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            // Whoever carries the client's connection is woken when running requests are cut.
+            Poll::Pending if self.node.phases.cutting.is_turned() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
         match (self.state.take(), done) {
             (Some(state), Some(done)) => Ok((state, done)),
             (Some(state), None) => Err(state.refuse(&Denial::overloaded(), self.node)),

@@ -8,7 +8,7 @@
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
 //! | `listen`, `plane`, `pace` | connections of clients |
-//! | `data`, `body`, `unpacking`, `attempts`, `held`, `upstream`, `marked`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
+//! | `data`, `body`, `upload`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `lane`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
@@ -25,18 +25,24 @@ mod coordinator;
 mod data;
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 pub mod demo;
+mod dial;
+mod embedded;
+mod executor;
 pub mod explain;
 mod failures;
 mod held;
 mod journal;
+mod lane;
 mod listen;
 mod logs;
-mod marked;
 mod membership;
 mod node;
 mod observe;
 mod pace;
+mod part;
+mod peer;
 mod plane;
+mod pool;
 mod prober;
 mod publish;
 mod relay;
@@ -47,6 +53,7 @@ mod start;
 mod tls;
 mod tunnel;
 mod unpacking;
+mod upload;
 mod upstream;
 mod witness;
 

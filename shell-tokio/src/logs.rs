@@ -12,7 +12,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 pub(crate) const ACCESS: &str = "access";
 
 /// This package, as it names the target of its lines.
-const OWN: &str = "appproxy_shell_tokio";
+const OWN: &str = env!("CARGO_CRATE_NAME");
 
 type Filter = reload::Layer<Targets, Registry>;
 type Filtered = Layered<Filter, Registry>;

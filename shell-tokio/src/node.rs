@@ -79,6 +79,7 @@ impl Node {
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.states.forget_absent(view);
+            self.upstream.load().forget(&changes.removed);
         }
         self.witness.forget(&changes.removed);
         let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
@@ -143,7 +144,8 @@ impl Node {
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
         let (in_force, control) = (self.in_force.load(), self.situation.load());
         let InForce { rules, view } = &**in_force;
-        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
+        let file_refused = self.metrics.file_refused();
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now(), file_refused })
     }
 
     /// The configuration's part.

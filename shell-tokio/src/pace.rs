@@ -10,9 +10,9 @@ use appproxy_core::exchange::{self, BadHead, Ended, Intake};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
 
 use crate::clock::Clock;
+use crate::executor::{Instant, Timer};
 use crate::tunnel::Tunnel;
 
 /// What the parts of one connection know of it.
@@ -55,7 +55,7 @@ impl Pace {
     /// that: it looks now and then).
     pub(crate) async fn too_slow(&self, head: Duration, write: Duration) {
         while !self.0.pace.is_slow(head, write, self.0.clock.moment()) {
-            tokio::time::sleep(head.min(write)).await;
+            Timer::after(head.min(write)).await;
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct Paced<S> {
     pace: Pace,
     intake: Intake,
     /// When a client that closed its side is looked at again.
-    look: Option<(Instant, Pin<Box<Sleep>>)>,
+    look: Option<(Instant, Timer)>,
 }
 
 impl<S> Paced<S> {
@@ -95,12 +95,12 @@ impl<S> Paced<S> {
                 Ended::WithTheAnswer => return Poll::Pending,
                 Ended::LookAgain(at) => clock.instant(at),
             };
-            let (set, timer) = self.look.get_or_insert_with(|| (due, Box::pin(tokio::time::sleep_until(due))));
+            let (set, timer) = self.look.get_or_insert_with(|| (due, Timer::at(due)));
             if *set != due {
                 *set = due;
-                timer.as_mut().reset(due);
+                timer.set_at(due);
             }
-            ready!(timer.as_mut().poll(cx));
+            ready!(Pin::new(timer).poll(cx));
         }
     }
 

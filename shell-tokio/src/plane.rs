@@ -15,10 +15,7 @@ use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{BadHead, Connection};
 use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
-use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
-use http::Request;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -27,15 +24,16 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout_at;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
-use tower_service::Service;
 
-use crate::data;
+use crate::data::{self, Body};
+use crate::executor::{Instant, Timer, within};
 use crate::listen::Listener;
 use crate::node::Node;
 use crate::pace::{Busy, Marked, Pace, Paced};
+use crate::part::{Part, either};
 use crate::shutdown::Phases;
 
 /// How long a connection beyond `server.max_connections` waits for a place.
@@ -47,37 +45,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time for a connection to close; what a refused client still sends is taken meanwhile, or it would never see why.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What answers the requests of a plane.
-pub(crate) enum Answers {
-    /// Inference, asked without a router in between: that boxes and moves the future of every request.
-    Data,
-    /// What an operator asks.
-    Admin(Router),
-}
+/// A request on its way to its answer.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-impl Answers {
-    fn ask(&self, node: &Arc<Node>, request: Request<Incoming>, arrival: Arrival) -> Asked {
-        match self {
-            Self::Data => {
-                let node = node.clone();
-                Box::pin(async move { data::answer(&node, arrival, request.map(Body::new)).await })
-            }
-            Self::Admin(router) => {
-                let answer = router.clone().call(request);
-                Box::pin(async move { answer.await.unwrap_or_else(|never| match never {}) })
-            }
-        }
-    }
-}
-
-type Asked = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+/// Answers requests, whatever they are.
+type Answer = Box<dyn Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync>;
 
 /// What all connections of a plane share.
 #[derive(Clone)]
 pub(crate) struct Plane(Arc<Shared>);
 
 struct Shared {
-    service: Answers,
+    answer: Answer,
     node: Arc<Node>,
     limits: ArcSwap<Limits>,
     /// For TCP; swapped when the certificate is read anew.
@@ -126,9 +105,9 @@ pub(crate) struct Arrival {
 }
 
 impl Plane {
-    /// A plane that answers with `service` within the bounds of `server`.
+    /// A plane that answers with `answer` within the bounds of `server`.
     pub(crate) fn new(
-        service: Answers,
+        answer: impl Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync + 'static,
         node: Arc<Node>,
         server: &Server,
         tls: Option<Arc<ServerConfig>>,
@@ -137,7 +116,8 @@ impl Plane {
     ) -> Self {
         let places = Places { taken: AtomicUsize::new(0), freed: Notify::new(), open };
         let (limits, tls) = (ArcSwap::from_pointee(Limits::of(server)), tls.map(ArcSwap::new));
-        Self(Arc::new(Shared { service, node, limits, tls, places, phases, connections: TaskTracker::new() }))
+        let (answer, connections) = (Box::new(answer), TaskTracker::new());
+        Self(Arc::new(Shared { answer, node, limits, tls, places, phases, connections }))
     }
 
     /// Has connections that come from now on go by `server`, and by this certificate.
@@ -152,12 +132,12 @@ impl Plane {
     pub(crate) async fn accept(self, listener: Listener) {
         loop {
             let accepted = tokio::select! {
-                () = self.0.phases.closing.cancelled() => return,
+                () = self.0.phases.closing.turned() => return,
                 accepted = self.accept_one(&listener) => accepted,
             };
             if let Err(error) = accepted {
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                Timer::after(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -203,16 +183,16 @@ impl Plane {
         let handshake = TlsAcceptor::from(tls.load_full()).accept(stream);
         let limit = self.0.limits.load().header_timeout;
         let handshake = tokio::select! {
-            handshake = timeout(limit, handshake) => handshake,
-            () = self.0.phases.closing.cancelled() => return,
+            handshake = within(limit, handshake) => handshake,
+            () = self.0.phases.closing.turned() => return,
         };
         match handshake {
-            Ok(Ok(stream)) => self.converse(stream, Connection { peer, tls: true }).await,
-            Ok(Err(error)) => {
+            Some(Ok(stream)) => self.converse(stream, Connection { peer, tls: true }).await,
+            Some(Err(error)) => {
                 tracing::debug!(%error, "a client's TLS handshake failed");
                 self.cut("tls");
             }
-            Err(_) => self.cut("slow"),
+            None => self.cut("slow"),
         }
     }
 
@@ -226,7 +206,7 @@ impl Plane {
             Some(place) => Some((place, stream)),
             None => {
                 self.cut("limit");
-                drop(timeout(CLOSING, stream.write_all(FULL)).await);
+                drop(within(CLOSING, stream.write_all(FULL)).await);
                 None
             }
         }
@@ -234,8 +214,8 @@ impl Plane {
 
     /// Resolves a moment after running requests are cut: their streams say so themselves before they end.
     async fn cut_off(&self) {
-        self.0.phases.cutting.cancelled().await;
-        tokio::time::sleep(LAST_WORDS).await;
+        self.0.phases.cutting.turned().await;
+        Timer::after(LAST_WORDS).await;
     }
 
     async fn converse<S>(&self, stream: S, from: Connection)
@@ -244,33 +224,42 @@ impl Plane {
     {
         let limits = self.0.limits.load_full();
         let pace = Pace::start(self.0.node.clock);
-        let (shared, of_requests) = (self.0.clone(), pace.clone());
+        let (plane, of_requests) = (self.clone(), pace.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };
             let busy = Some(of_requests.head_done());
-            Answering { answer: shared.service.ask(&shared.node, request, arrival), busy }
+            Answering { answer: (plane.0.answer)(request, arrival), busy }
         });
         let io = TokioIo::new(Paced::new(stream, pace.clone(), limits.max_header));
         let mut connection = limits.http.serve_connection(io, service);
-        let mut ended = tokio::select! {
-            ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
-            () = pace.too_slow(limits.header_timeout, limits.idle_timeout) => return self.cut("slow"),
-            () = self.0.phases.closing.cancelled() => None,
+        let part = Part::new();
+        let served = poll_fn(|cx| part.poll(cx, |cx| connection.poll_without_shutdown(cx)));
+        let disturbed = async {
+            tokio::select! {
+                () = pace.too_slow(limits.header_timeout, limits.idle_timeout) => Err(Stop::Slow),
+                () = self.0.phases.closing.turned() => Err(Stop::Closing),
+            }
         };
-        if ended.is_none() {
-            Pin::new(&mut connection).graceful_shutdown();
-            ended = tokio::select! {
-                ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
-                () = self.cut_off() => return,
-            };
-        }
+        let ended = match either(async { Ok(served.await) }, disturbed).await {
+            Ok(ended) => ended,
+            Err(Stop::Slow) => return self.cut("slow"),
+            Err(Stop::Closing) => {
+                Pin::new(&mut connection).graceful_shutdown();
+                // All of it is polled from now on: what waits in it is to notice that it is cut.
+                let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
+                tokio::select! {
+                    ended = served => ended,
+                    () = self.cut_off() => return,
+                }
+            }
+        };
         let parts = connection.into_parts();
         let mut stream = parts.io.into_inner();
         match (pace.take_tunnel(), pace.refused()) {
-            (Some(tunnel), _) if matches!(ended, Some(Ok(()))) => tunnel.run(stream, parts.read_buf).await,
+            (Some(tunnel), _) if ended.is_ok() => tunnel.run(stream, parts.read_buf).await,
             // How a connection ended is in its requests' access lines; this one's request never was one.
             (_, Some(head)) => self.refuse(stream, head).await,
-            _ => drop(timeout(CLOSING, stream.shutdown()).await),
+            _ => drop(within(CLOSING, stream.shutdown()).await),
         }
     }
 
@@ -285,13 +274,21 @@ impl Plane {
             stream.shutdown().await?;
             tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
         };
-        drop(timeout(CLOSING, told).await);
+        drop(within(CLOSING, told).await);
     }
+}
+
+/// Why a connection is not simply served on.
+enum Stop {
+    /// Its client is too slow.
+    Slow,
+    /// The listeners close.
+    Closing,
 }
 
 /// A request at work. Not a closure's future: hyper gives the connection back only when this can be moved.
 struct Answering {
-    answer: Asked,
+    answer: Answered,
     busy: Option<Busy>,
 }
 

@@ -11,17 +11,17 @@ use appproxy_core::exchange::{Committed, EndOfBody};
 use appproxy_core::telemetry::Held;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::attempts::Freeing;
 use crate::data;
+use crate::executor::{Instant, Timer};
+use crate::lane::Answering;
 use crate::node::Node;
+use crate::part::Part;
 
 /// A replica's answer on its way to the client. Dropping it drops the replica's body, which cancels the request there.
 pub(crate) struct Relay {
-    upstream: Incoming,
+    upstream: Answering,
     /// Taken when the end is recorded.
     committed: Option<Committed>,
     node: Arc<Node>,
@@ -29,17 +29,11 @@ pub(crate) struct Relay {
     idle: Duration,
     last: Instant,
     /// Made when there is something to wait for: most whole answers are there with their heads.
-    waits: Option<Waits>,
+    waits: Option<(Timer, Part)>,
     first_byte: Duration,
     ending: Ending,
     /// Dropped last: what is counted, and who waits, hear of the end when it has come.
     _counts: (Held, Option<Freeing>),
-}
-
-/// What ends a wait for the replica's next bytes.
-struct Waits {
-    timer: Pin<Box<Sleep>>,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// Where a relay stands.
@@ -55,7 +49,7 @@ enum Ending {
 impl Relay {
     /// Passes `upstream` on.
     pub(crate) fn new(
-        upstream: Incoming,
+        upstream: Answering,
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
@@ -123,25 +117,22 @@ impl Body for Relay {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Some(Err(_))) => EndOfBody::UpstreamBroke,
+                // Whoever carries the client's connection is woken when running requests are cut.
+                Poll::Pending if relay.node.phases.cutting.is_turned() => EndOfBody::NodeStopped,
                 Poll::Pending => {
                     let due = relay.last + relay.idle;
-                    let waits = relay.waits.get_or_insert_with(|| Waits {
-                        timer: Box::pin(sleep_until(due)),
-                        // A token of its own: waiting at the shared one would have all streams queue at its lock for
-                        // each chunk.
-                        cut: Box::pin(relay.node.phases.cutting.child_token().cancelled_owned()),
-                    });
-                    if waits.cut.as_mut().poll(cx).is_ready() {
-                        EndOfBody::NodeStopped
-                    } else {
-                        ready!(waits.timer.as_mut().poll(cx));
-                        if Instant::now() < due {
+                    let (timer, part) = relay.waits.get_or_insert_with(|| (Timer::at(due), Part::new()));
+                    ready!(part.poll(cx, |cx| {
+                        while Pin::new(&mut *timer).poll(cx).is_ready() {
+                            if Instant::now() >= due {
+                                return Poll::Ready(());
+                            }
                             // Bytes came since the timer was set.
-                            waits.timer.as_mut().reset(due);
-                            continue;
+                            timer.set_at(due);
                         }
-                        EndOfBody::UpstreamIdle
-                    }
+                        Poll::Pending
+                    }));
+                    EndOfBody::UpstreamIdle
                 }
             };
             return match relay.broke(end) {

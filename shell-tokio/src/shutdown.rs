@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+
+use crate::executor::{Switch, Timer, within};
 
 /// Signals so close to each other are one.
 const TOGETHER: Duration = Duration::from_millis(50);
@@ -44,8 +45,7 @@ impl Signals {
                 self.next_of_all().await;
             }
         };
-        let never: Result<(), _> = tokio::time::timeout(TOGETHER, together).await;
-        drop(never);
+        let _: Option<()> = within(TOGETHER, together).await;
         self.next().await
     }
 
@@ -63,27 +63,24 @@ impl Signals {
 /// The phases of the end, as the parts of this process wait for them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phases {
-    /// `/readyz` says 503; requests are still taken.
-    pub(crate) leaving: CancellationToken,
     /// The listeners close; running requests go on.
-    pub(crate) closing: CancellationToken,
+    pub(crate) closing: Switch,
     /// Running requests are cut.
-    pub(crate) cutting: CancellationToken,
+    pub(crate) cutting: Switch,
 }
 
 impl Phases {
     /// Walks through the phases. `all_done` resolves when no request runs any more.
     pub(crate) async fn walk(&self, notice: Duration, patience: Duration, all_done: impl Future<Output = ()>) {
-        self.leaving.cancel();
         tracing::info!(seconds = notice.as_secs_f32(), "leaving: not ready any more, requests are still taken");
-        tokio::time::sleep(notice).await;
-        self.closing.cancel();
-        tokio::pin!(all_done);
-        if tokio::time::timeout(patience, &mut all_done).await.is_err() {
+        Timer::after(notice).await;
+        self.closing.turn();
+        let mut all_done = core::pin::pin!(all_done);
+        if within(patience, all_done.as_mut()).await.is_none() {
             tracing::warn!(seconds = patience.as_secs_f32(), "requests still run past server.shutdown_timeout: cut");
-            self.cutting.cancel();
+            self.cutting.turn();
             // Being cut takes no time worth speaking of; a connection that will not end must not keep us.
-            drop(tokio::time::timeout(Duration::from_secs(2), all_done).await);
+            let _ = within(Duration::from_secs(2), all_done).await;
         }
     }
 }

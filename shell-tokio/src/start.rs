@@ -7,17 +7,18 @@ use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
 use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
+use appproxy_core::telemetry::Reading;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
-use crate::plane::{Answers, Plane};
+use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-use crate::{Failed, admin, data, logs, tls};
+use crate::{Failed, admin, data, embedded, logs, tls};
 
 /// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
@@ -76,12 +77,16 @@ impl Running {
         let phases = node.phases.clone();
         let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
         let open = node.metrics.connections.clone();
-        let data = Plane::new(Answers::Data, node.clone(), &config.server, tls, open, phases);
+        let answering = node.clone();
+        let answer =
+            move |request, arrival| -> Answered { Box::pin(data::handle(answering.clone(), request, arrival)) };
+        let data = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
         let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
-        let admin_router = Answers::Admin(admin::router(node.clone(), admin_token.clone()));
-        let admin =
-            Plane::new(admin_router, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
+        let (answering, token) = (node.clone(), admin_token.clone());
+        let answer =
+            move |request, _| -> Answered { Box::pin(admin::handle(answering.clone(), token.clone(), request)) };
+        let admin = Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(data.clone().accept(listener));
@@ -101,7 +106,7 @@ impl Running {
     /// own. Serve the application with the connection's address (`into_make_service_with_connect_info::<SocketAddr>()`):
     /// a request without one has no address, and every address list refuses it. WebSockets need our own listeners.
     pub fn router(&self) -> axum::Router {
-        data::embedded(self.node.clone())
+        embedded::router(self.node.clone())
     }
 
     /// Where the data plane listens, ports as chosen.
@@ -159,9 +164,9 @@ impl Running {
         &self.config
     }
 
-    /// Counts a reading of the configuration: `applied`, `unchanged` or `refused`.
-    pub(crate) fn count_reload(&self, outcome: &'static str) {
-        self.node.metrics.reloaded(outcome);
+    /// Takes note of what a reading of the configuration came to.
+    pub(crate) fn note_reload(&self, reading: Reading<'_>) {
+        self.node.metrics.read_again(reading, self.node.clock.moment());
     }
 
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.
@@ -171,7 +176,7 @@ impl Running {
         let all_done = self.planes.data.all_done();
         self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
         self.membership.drained().await;
-        self.planes.admin_phases.closing.cancel();
+        self.planes.admin_phases.closing.turn();
         tracing::info!("stopped");
     }
 }
@@ -185,8 +190,8 @@ impl core::fmt::Debug for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for phases in [&self.node.phases, &self.planes.admin_phases] {
-            phases.closing.cancel();
-            phases.cutting.cancel();
+            phases.closing.turn();
+            phases.cutting.turn();
         }
         self.planes.tasks.abort_all();
     }

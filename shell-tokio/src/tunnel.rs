@@ -8,13 +8,12 @@ use std::sync::Arc;
 use appproxy_core::exchange::{Committed, EndOfBody};
 use appproxy_core::telemetry::Held;
 use bytes::Bytes;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::time::Instant;
 
 use crate::attempts::Freeing;
 use crate::data;
+use crate::executor::Instant;
+use crate::lane::Lane;
 use crate::node::Node;
 
 /// Once a side has closed, the other has this long to say its last words.
@@ -23,7 +22,7 @@ const BUFFER: usize = 16 * 1024;
 
 /// The replica's side, and the record. Dropped before it ran, it is recorded as a client that went away.
 pub(crate) struct Tunnel {
-    replica: Option<OnUpgrade>,
+    replica: Option<Lane>,
     committed: Option<Committed>,
     node: Arc<Node>,
     began: Instant,
@@ -34,13 +33,13 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     pub(crate) fn new(
-        replica: OnUpgrade,
+        replica: Option<Lane>,
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
         counts: (Held, Option<Freeing>),
     ) -> Self {
-        let (replica, committed, first_byte) = (Some(replica), Some(committed), began.elapsed());
+        let (committed, first_byte) = (Some(committed), began.elapsed());
         Self { replica, committed, node, began, first_byte, _counts: counts }
     }
 
@@ -48,16 +47,16 @@ impl Tunnel {
     /// what the client sent already.
     pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(mut self, client: S, first: Bytes) {
         let Some(replica) = self.replica.take() else { return };
-        let end = match replica.await {
-            Ok(replica) => {
-                let (idle, cutting) = (self.node.rules().idle_timeout, self.node.phases.cutting.clone());
-                let (end, down) = carry(client, first, TokioIo::new(replica), idle, cutting.cancelled()).await;
+        let end = match replica.into_tunnel().await {
+            Some((replica, read)) => {
+                let (idle, cut) = (self.node.rules().idle_timeout, self.node.phases.cutting.turned());
+                let (end, down) = carry((client, first), (replica.into_inner(), read), idle, cut).await;
                 if let Some(committed) = &mut self.committed {
                     committed.carried(down);
                 }
                 end
             }
-            Err(_) => EndOfBody::UpstreamBroke,
+            None => EndOfBody::UpstreamBroke,
         };
         self.record(end);
     }
@@ -75,11 +74,10 @@ impl Drop for Tunnel {
     }
 }
 
-/// How it ended, and the bytes that went to the client.
+/// How it ended, and the bytes that went to the client. Each side comes with what it said already.
 async fn carry<C, R>(
-    client: C,
-    first: Bytes,
-    replica: R,
+    (client, from_client): (C, Bytes),
+    (replica, from_replica): (R, Bytes),
     idle: Duration,
     cut: impl Future<Output = ()>,
 ) -> (EndOfBody, u64)
@@ -90,12 +88,8 @@ where
     let ((client_read, client_write), (replica_read, replica_write)) = (split(client), split(replica));
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
     let end = {
-        let to_replica = async {
-            let mut replica_write = replica_write;
-            replica_write.write_all(&first).await?;
-            pass(client_read, replica_write, &up).await
-        };
-        let to_client = pass(replica_read, client_write, &down);
+        let to_replica = pass(client_read, from_client, replica_write, &up);
+        let to_client = pass(replica_read, from_replica, client_write, &down);
         tokio::pin!(to_replica, to_client);
         let silence = async {
             let mut before = (0, 0);
@@ -124,7 +118,15 @@ where
 }
 
 /// Passes bytes on until `from` closes, and closes `to` then.
-async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, passed: &AtomicU64) -> io::Result<()> {
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    first: Bytes,
+    mut to: impl AsyncWrite + Unpin,
+    passed: &AtomicU64,
+) -> io::Result<()> {
+    let count = |bytes: usize| passed.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    to.write_all(&first).await?;
+    count(first.len());
     let mut buffer = vec![0; BUFFER];
     loop {
         let bytes = from.read(&mut buffer).await?;
@@ -132,7 +134,7 @@ async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             return to.shutdown().await;
         }
         to.write_all(buffer.get(..bytes).unwrap_or_default()).await?;
-        passed.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        count(bytes);
     }
 }
 
@@ -148,7 +150,7 @@ mod tests {
         cut: impl Future<Output = ()> + Send + 'static,
     ) -> (DuplexStream, DuplexStream, JoinHandle<(EndOfBody, u64)>) {
         let ((client, ours), (theirs, replica)) = (duplex(64), duplex(64));
-        (client, replica, tokio::spawn(carry(ours, Bytes::from_static(b"early"), theirs, IDLE, cut)))
+        (client, replica, tokio::spawn(carry((ours, Bytes::from_static(b"early")), (theirs, Bytes::new()), IDLE, cut)))
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use appproxy_core::exchange::{Admitted, Answer, Denial, Gated, Room};
 use bytes::Bytes;
-use tokio::time::Instant;
 
 use crate::data::record;
+use crate::executor::{Instant, aside};
 use crate::node::Node;
 
 /// What becomes of a request whose body is packed, and the room that its unpacked body takes.
@@ -19,18 +19,14 @@ pub(crate) async fn routed(
     mut room: Room,
 ) -> Result<(Admitted, Room), Box<Answer>> {
     let done = Unclaimed { node: node.clone(), began, result: None };
-    let unpacking = tokio::task::spawn_blocking(move || {
+    let unpacked = aside(move || {
         let mut done = done;
         done.result = Some(done.node.see(|seen| gated.route(packed, seen)));
         done
     });
-    let mut done = match unpacking.await {
-        Ok(done) => done,
-        // Answered by whoever answers all faults of ours; a runtime that ends drops us here anyway.
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => core::future::pending().await,
-        },
+    let Some(mut done) = unpacked.await else {
+        // Answered by whoever answers all faults of ours.
+        resume_unwind(Box::new("unpacking a body met a fault"));
     };
     let Some(result) = done.result.take() else { unreachable!("a result is taken once") };
     let admitted = result?;

@@ -1,83 +1,120 @@
-//! The pooled client towards replicas: HTTP/1.1, no Nagle, connections that live shorter than the replicas keep them.
+//! The client towards replicas: HTTP/1.1, no Nagle, connections that live shorter than the replicas keep them.
 
+use core::pin::pin;
 use core::time::Duration;
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
-use appproxy_core::exchange::{FailStage, Failure, Outgoing, Payload};
+use appproxy_core::exchange::{FailStage, Failure};
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
 
-use crate::marked::{Marking, Served};
+use crate::dial;
+use crate::executor::within;
+use crate::lane::{Answering, Lane};
+use crate::peer::{Peer, for_origin};
+use crate::pool::{Pool, Slot};
 use crate::tls;
-
-/// Below the 5 s after which uvicorn, which most LLM servers stand on, closes an idle connection.
-const IDLE: Duration = Duration::from_secs(4);
-/// Idle connections kept per replica; bursts beyond it connect anew.
-const IDLE_PER_REPLICA: usize = 256;
+use crate::upload::{Sent, Upload};
 
 /// A client of all replicas. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Upstream {
-    pooled: Client<Marking<HttpsConnector<HttpConnector>>, Outgoing>,
-    /// Keeps no connection for another request.
-    fresh: Client<Marking<HttpsConnector<HttpConnector>>, Outgoing>,
+    pool: Pool,
+    tls: Arc<ClientConfig>,
+    connect_timeout: Duration,
 }
 
 impl Upstream {
     /// A client that gives connecting `connect_timeout`. Static `https` backends are verified with the system's roots.
     pub(crate) fn new(connect_timeout: Duration) -> Result<Self, String> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(connect_timeout));
-        tcp.set_keepalive(Some(Duration::from_secs(60)));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::client_config(None)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = |idle: usize| {
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE)
-                .pool_max_idle_per_host(idle)
-                .build(Marking(connector.clone()))
-        };
-        Ok(Self { pooled: client(IDLE_PER_REPLICA), fresh: client(0) })
+        Ok(Self { pool: Pool::start(), tls: Arc::new(tls::client_config(None)?), connect_timeout })
     }
 
-    /// Sends a request; the answer is its head, with a body that is read as the client takes it. Dropping either
-    /// closes the connection. `fresh`: over a connection of its own.
-    pub(crate) async fn send(
-        &self,
-        request: Request<Payload>,
-        first_byte_timeout: Duration,
+    /// Closes the idle connections of backends that are gone.
+    pub(crate) fn forget(&self, backends: &[Arc<str>]) {
+        self.pool.forget(backends);
+    }
+
+    /// Sends a request to `backend`; the answer is its head, with a body that is read as the client takes it. Dropping
+    /// either closes the connection. `fresh`: over a connection of its own. `patience`: for the head of the answer.
+    pub(crate) fn send<'a>(
+        &'a self,
+        backend: &'a Arc<str>,
+        request: Request<Sent>,
+        patience: Duration,
+        upload: Option<&'a Upload>,
         fresh: bool,
-    ) -> Result<Response<Incoming>, (FailStage, Failure)> {
-        let client = if fresh { &self.fresh } else { &self.pooled };
-        match tokio::time::timeout(first_byte_timeout, client.request(request.map(Outgoing::from))).await {
-            Ok(Ok(response)) => {
-                Served::set(response.extensions());
-                Ok(response)
-            }
-            Ok(Err(error)) => {
-                // The client's own words may name an address: for the log only, and only when asked for.
-                tracing::debug!(error = &error as &dyn Error, "an attempt failed");
-                Err(classify(&error))
-            }
-            Err(_) => Err((FailStage::AwaitHead, Failure::TimedOut)),
+    ) -> impl Future<Output = Result<Response<Answering>, (FailStage, Failure)>> + Send + 'a {
+        const LATE: (FailStage, Failure) = (FailStage::AwaitHead, Failure::TimedOut);
+        let exchange = self.exchange(backend, request, fresh);
+        match upload {
+            None => Either::Left(within(patience, exchange).map(|answered| answered.unwrap_or(Err(LATE)))),
+            Some(upload) => Either::Right(Box::pin(async move {
+                let (mut exchange, mut left) = (pin!(exchange), patience);
+                loop {
+                    match within(left, exchange.as_mut()).await {
+                        Some(answered) => return answered,
+                        None => left = upload.left(patience).ok_or(LATE)?,
+                    }
+                }
+            })),
         }
+    }
+
+    async fn exchange(
+        &self,
+        backend: &Arc<str>,
+        mut request: Request<Sent>,
+        fresh: bool,
+    ) -> Result<Response<Answering>, (FailStage, Failure)> {
+        let Some(peer) = Peer::of(request.uri()) else { return Err((FailStage::Connect, Failure::Broke)) };
+        for_origin(&mut request);
+        let slot = self.pool.slot(backend, peer);
+        while !fresh && let Some(lane) = slot.take() {
+            match lane.ask(request).await {
+                Ok((lane, response)) => return Ok(response.map(|body| Answering::new(body, lane, Some(slot)))),
+                Err(mut error) => match error.take_message() {
+                    // Not a byte of it was sent.
+                    Some(unsent) => request = unsent,
+                    None => return Err(classify(&error.into_error(), true)),
+                },
+            }
+        }
+        // In a box: it is rare, and much larger than the rest.
+        let (lane, response) = Box::pin(self.connect(&slot))
+            .await?
+            .ask(request)
+            .await
+            .map_err(|error| classify(&error.into_error(), false))?;
+        Ok(response.map(|body| Answering::new(body, lane, (!fresh).then_some(slot))))
+    }
+
+    async fn connect(&self, slot: &Slot) -> Result<Lane, (FailStage, Failure)> {
+        let connecting = async {
+            let io = dial::connect(slot.peer(), &self.tls, self.connect_timeout).await?;
+            Lane::open(io).await.map_err(io::Error::other)
+        };
+        let Some(connected) = within(self.connect_timeout, connecting).await else {
+            return Err((FailStage::Connect, Failure::TimedOut));
+        };
+        connected.map_err(|error| {
+            // The system's own words may name an address: for the log only, and only when asked for.
+            tracing::debug!(error = &error as &dyn Error, "no connection");
+            let timed_out = error.kind() == ErrorKind::TimedOut;
+            (FailStage::Connect, if timed_out { Failure::TimedOut } else { Failure::Broke })
+        })
     }
 }
 
-fn classify(error: &hyper_util::client::legacy::Error) -> (FailStage, Failure) {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    let (mut timed_out, mut never_written, mut closed) = (false, false, false);
+/// What a request met that was handed to a connection; `reused`: which had served before.
+fn classify(error: &hyper::Error, reused: bool) -> (FailStage, Failure) {
+    tracing::debug!(error = error as &dyn Error, "an attempt failed");
+    let mut cause = error.source();
+    let (mut timed_out, mut closed) = (false, error.is_incomplete_message());
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<io::Error>() {
             timed_out |= io.kind() == ErrorKind::TimedOut;
@@ -89,19 +126,12 @@ fn classify(error: &hyper_util::client::legacy::Error) -> (FailStage, Failure) {
                     | ErrorKind::UnexpectedEof
             );
         }
-        if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-            never_written |= hyper.is_canceled();
-            closed |= hyper.is_incomplete_message();
-        }
         cause = error.source();
     }
-    let failure = if timed_out { Failure::TimedOut } else { Failure::Broke };
-    let stage = if error.is_connect() || never_written {
-        FailStage::Connect
-    } else if closed && error.connect_info().is_some_and(Served::before) {
-        FailStage::Stale
-    } else {
-        FailStage::AwaitHead
+    let stage = match error.is_canceled() {
+        true => FailStage::Connect,
+        false if closed && reused => FailStage::Stale,
+        false => FailStage::AwaitHead,
     };
-    (stage, failure)
+    (stage, if timed_out { Failure::TimedOut } else { Failure::Broke })
 }

@@ -73,6 +73,8 @@ defects! {
     OpaqueHeld = "opaque-held",
 
     // What reaches the replica.
+    /// What goes through as it is goes on when all of it has come.
+    UploadsHeld = "uploads-held",
     /// A JSON body is read and written anew.
     BodyWrittenAnew = "body-written-anew",
     /// A packed body goes to the replica as it came, without its coding.
@@ -131,6 +133,12 @@ defects! {
     ReadyAtOnce = "ready-at-once",
     /// `/health` knows no trouble.
     HealthAlwaysGood = "health-always-good",
+    /// A configuration file that was refused is told in the log alone.
+    RefusalUntold = "refusal-untold",
+    /// It is forgotten when a key was seen.
+    KeysUnseen = "keys-unseen",
+    /// What answers state of their usage is not read.
+    UsageUnread = "usage-unread",
     /// Acks are not sent.
     AcksWithheld = "acks-withheld",
     /// Malformed messages and elements are dropped without a word.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use core::ops::Range;
+use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use std::sync::Arc;
 
 use super::budget::RetryBudget;
@@ -14,13 +15,15 @@ use crate::serving::PoolKey;
 
 /// A request that passed every gate. Nothing was sent yet.
 pub struct Admitted {
-    pub(super) passage: Passage,
+    pub(super) passage: Box<Passage>,
     /// The model that is served: the one asked for, or one of its chain.
     pub(super) model: Arc<str>,
     pub(super) pool: PoolKey,
     /// Further pools of the same model.
     pub(super) siblings: Vec<PoolKey>,
     pub(super) body: Bytes,
+    /// The body is not here: it goes on as it comes.
+    pub(super) streamed: Option<Streamed>,
     /// Where the model stands in the body; `None` when it stands in the path.
     pub(super) place: Option<Peek>,
     /// Where the body names the model of the path again (Gemini).
@@ -30,6 +33,24 @@ pub struct Admitted {
     pub(super) sticky: Option<u64>,
     /// What parts requests over several pools of one model.
     pub(super) spread: u64,
+}
+
+/// A body that goes to the replica as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Streamed {
+    /// Its length, when the client said it.
+    pub(super) length: Option<u64>,
+}
+
+impl Streamed {
+    /// What the client's head says of its body; `None`: there is none.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        if headers.contains_key(TRANSFER_ENCODING) {
+            return Some(Self { length: None });
+        }
+        let length = headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()?;
+        (length > 0).then_some(Self { length: Some(length) })
+    }
 }
 
 impl core::fmt::Debug for Admitted {

@@ -134,15 +134,16 @@ impl Tries {
         &self.admitted.passage.trail
     }
 
-    pub(super) fn into_passage(self) -> Passage {
+    pub(super) fn into_passage(self) -> Box<Passage> {
         self.admitted.passage
     }
 
     /// Whether the request may be sent twice: its body is kept, and nobody knows of a harm that comes of it. What goes
     /// through as it is may have acted, unless its method is a safe one.
     pub(super) fn replayable(&self, rules: &ExchangeRules) -> bool {
-        let Passage { parts, .. } = &self.admitted.passage;
-        (!self.admitted.passage.is_raw() || parts.method.is_safe())
+        let Passage { parts, .. } = &*self.admitted.passage;
+        self.admitted.streamed.is_none()
+            && (!self.admitted.passage.is_raw() || parts.method.is_safe())
             && u64::try_from(self.admitted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
     }
 

@@ -30,8 +30,12 @@ impl BodyBounds {
         Self::new(server.max_buffered, server.idle_timeout)
     }
 
-    fn new(bytes: u64, silence: Duration) -> Self {
+    pub(super) fn new(bytes: u64, silence: Duration) -> Self {
         Self { free: Arc::new(AtomicU64::new(bytes)), silence }
+    }
+
+    pub(super) const fn silence(&self) -> Duration {
+        self.silence
     }
 
     fn room(&self) -> Room {

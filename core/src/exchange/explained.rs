@@ -22,7 +22,7 @@ use crate::limits::{EXPLANATION_BYTES, EXPLANATION_CHARS};
 #[derive(Debug)]
 #[must_use = "it ends by `body` or `gone`"]
 pub struct Explained {
-    passage: Passage,
+    passage: Box<Passage>,
     status: StatusCode,
     headers: HeaderMap,
     /// Its place at the replica, given back with it.
@@ -47,7 +47,7 @@ impl Explained {
     }
 
     pub(super) fn new(
-        passage: Passage,
+        passage: Box<Passage>,
         backend: &Backend,
         status: StatusCode,
         mut headers: HeaderMap,

@@ -68,7 +68,7 @@ fn enter(mut parts: Parts, trail: Trail, node: Node<'_>) -> Result<Entered, Box<
 #[derive(Debug)]
 #[must_use = "a request goes on by `pass`"]
 pub struct Gate {
-    passage: Passage,
+    passage: Box<Passage>,
     client: Option<IpAddr>,
 }
 
@@ -102,7 +102,9 @@ impl Gate {
             host: host_of(&parts),
         };
         let entropy = draws.next_u64();
-        let passage = Passage { parts, trail, destination, holder, forwarding, boundary: None, coding: None, entropy };
+        let (boundary, coding) = (None, None);
+        let passage = Passage { parts, trail, destination, holder, forwarding, boundary, coding, entropy };
+        let passage = Box::new(passage);
         Ok(Self { passage, client })
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
-use super::admitted::Admitted;
+use super::admitted::{Admitted, Streamed};
 use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
@@ -21,12 +21,12 @@ use crate::defects::{Defect, has};
 #[derive(Debug)]
 #[must_use = "a request goes on by `route`"]
 pub struct Gated {
-    passage: Passage,
+    passage: Box<Passage>,
     max_body_size: u64,
 }
 
 impl Gated {
-    pub(super) const fn new(passage: Passage, max_body_size: u64) -> Self {
+    pub(super) const fn new(passage: Box<Passage>, max_body_size: u64) -> Self {
         Self { passage, max_body_size }
     }
 
@@ -59,6 +59,26 @@ impl Gated {
     #[must_use]
     pub const fn is_packed(&self) -> bool {
         self.passage.coding.is_some()
+    }
+
+    /// Whether the body goes to the replica as it comes, in the place of [`Self::route`] by [`Self::stream`]: nothing in it
+    /// is looked at. What may be sent twice is kept for that.
+    #[must_use]
+    pub fn is_streamed(&self) -> bool {
+        let Passage { parts, .. } = &*self.passage;
+        self.passage.is_raw()
+            && !parts.method.is_safe()
+            && Streamed::of(&parts.headers).is_some()
+            && !has(Defect::UploadsHeld)
+    }
+
+    /// As [`Self::route`], with a body that is yet to come.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn stream(self, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
+        let streamed = Streamed::of(&self.passage.parts.headers);
+        self.route(Bytes::new(), node).map(|admitted| Admitted { streamed, ..admitted })
     }
 
     /// Unpacks the body, finds the model and decides whether it may be used.
@@ -96,7 +116,7 @@ impl Gated {
             Ok(named) => named,
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };
-        let Passage { parts, trail, holder, entropy, .. } = &mut self.passage;
+        let Passage { parts, trail, holder, entropy, .. } = &mut *self.passage;
         // Where any name will do, the one that is served counts.
         if let Some(asked) = asked.as_ref().filter(|_| !holder.is_pinned()) {
             trail.name_model(asked);
@@ -115,7 +135,8 @@ impl Gated {
             trail.known_model = true;
         }
         self.passage.prepare_outbound(node.rules);
-        Ok(Admitted { passage: self.passage, model, pool, siblings, body, place, named, key, sticky, spread })
+        let streamed = None;
+        Ok(Admitted { passage: self.passage, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
     }
 
     fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {

@@ -13,14 +13,14 @@ use super::passage::Passage;
 use super::peek;
 
 /// The list, sorted by id.
-pub(super) fn list(passage: Passage, node: Node<'_>) -> Box<Answer> {
+pub(super) fn list(passage: Box<Passage>, node: Node<'_>) -> Box<Answer> {
     let data = passage.holder.models(node).into_iter().map(|id| Model::new(id)).collect();
     let body = body(&List { object: "list", data });
     Answer::json(passage.trail, StatusCode::OK, body, None)
 }
 
 /// One model, by the same decision as a call.
-pub(super) fn get(mut passage: Passage, name: &str, node: Node<'_>) -> Box<Answer> {
+pub(super) fn get(mut passage: Box<Passage>, name: &str, node: Node<'_>) -> Box<Answer> {
     passage.trail.name_model(&Arc::from(name));
     if let Err(denial) = passage.holder.model(name, node) {
         return passage.refuse(&denial);

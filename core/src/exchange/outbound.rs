@@ -5,7 +5,7 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
 use http::uri::PathAndQuery;
 
-use super::admitted::Admitted;
+use super::admitted::{Admitted, Streamed};
 use super::gemini;
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::multipart;
@@ -27,7 +27,7 @@ impl core::fmt::Debug for Payload {
 }
 
 impl Payload {
-    const fn whole(body: Bytes) -> Self {
+    pub(super) const fn whole(body: Bytes) -> Self {
         Self { frames: [body, Bytes::new(), Bytes::new()] }
     }
 
@@ -69,8 +69,12 @@ pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRule
 
     let mut headers = parts.headers.clone();
     headers.insert(HOST, host);
-    if !payload.is_empty() || !parts.method.is_safe() {
-        headers.insert(CONTENT_LENGTH, payload.len().into());
+    match admitted.streamed {
+        Some(Streamed { length: Some(length) }) => drop(headers.insert(CONTENT_LENGTH, length.into())),
+        // It goes in chunks, which is for the shell to say.
+        Some(Streamed { length: None }) => {}
+        None if payload.is_empty() && parts.method.is_safe() => {}
+        None => drop(headers.insert(CONTENT_LENGTH, payload.len().into())),
     }
     // What opens one circuit is no business of whatever stands in for it.
     if admitted.passage.trail.fallback.is_some() {

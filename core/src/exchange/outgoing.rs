@@ -16,6 +16,20 @@ pub struct Outgoing {
     left: u64,
 }
 
+impl Outgoing {
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::from(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Outgoing {
+    fn from(body: Bytes) -> Self {
+        Self::from(Payload::whole(body))
+    }
+}
+
 impl From<Payload> for Outgoing {
     fn from(payload: Payload) -> Self {
         let left = u64::try_from(payload.len()).unwrap_or(u64::MAX);
@@ -41,3 +55,8 @@ impl Body for Outgoing {
         SizeHint::with_exact(self.left)
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "outgoing_tests.rs"]
+mod tests;

@@ -12,7 +12,8 @@ use super::rules::ExchangeRules;
 use super::surface::Destination;
 use super::unpack::Coding;
 
-/// The request's head, who asks, and the record so far. Moved from state to state.
+/// The request's head, who asks, and the record so far. Moved from state to state, a dozen times: in a box, so that a
+/// move is a pointer's.
 pub(super) struct Passage {
     pub(super) parts: Parts,
     pub(super) trail: Trail,

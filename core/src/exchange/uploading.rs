@@ -27,6 +27,12 @@ impl Uploading {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
+    /// What passed since the last piece was no fault of the sender.
+    pub(super) fn held_up(&mut self, now: Moment) {
+        self.began = self.began.after(now.since(self.last));
+        self.last = now;
+    }
+
     /// When the next piece must have come at the latest. Past it: [`super::Denial::body_too_slow`].
     #[must_use]
     pub(super) fn due(&self) -> Moment {
