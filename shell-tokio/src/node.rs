@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
 use appproxy_core::serving::ChangeSet;
@@ -79,7 +80,9 @@ impl Node {
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.states.forget_absent(view);
-            self.upstream.load().forget(&changes.removed);
+            if !has(Defect::IdleKept) {
+                self.upstream.load().forget(&changes.removed);
+            }
         }
         self.witness.forget(&changes.removed);
         let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
