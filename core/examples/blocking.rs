@@ -69,7 +69,7 @@ impl Shell {
     /// Lets one step of an exchange see this node, whole and unchanging.
     fn see<T>(&self, step: impl FnOnce(Node<'_>) -> T) -> T {
         let (view, control) = self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone();
-        step(Node { rules: &self.rules, view: &view, control: &control, now: self.now() })
+        step(Node { rules: &self.rules, view: &view, control: &control, now: self.now(), file_refused: false })
     }
 
     /// The data plane: a request through its states, by value, one after the other. An error is an answer of our own.

@@ -94,8 +94,17 @@ pub const EXPLANATION_BYTES: usize = 64 * 1024;
 /// Characters of that message. Beyond: cut.
 pub const EXPLANATION_CHARS: usize = 2000;
 
+/// Bytes at an answer's end in which its stated usage is looked for. Before them: not counted.
+pub const USAGE_BYTES: usize = 2048;
+
 /// Notices that the status page keeps (data-plane 7).
 pub const NOTICES: usize = 100;
+
+/// Characters of why a configuration file was refused that the status page shows. Beyond: cut; the log has all of it.
+pub const REFUSAL_CHARS: usize = 4_000;
+
+/// Keys of which it is remembered when they were last seen. Beyond: those seen longest ago are forgotten.
+pub const KEYS_SEEN: usize = 50_000;
 
 /// Keys that the status page shows; it says how many there are.
 pub const KEYS_SHOWN: usize = 1_000;

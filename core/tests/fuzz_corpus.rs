@@ -22,7 +22,7 @@ fn corpus(path: &str) -> PathBuf {
 
 #[test]
 fn every_file_of_the_corpus_passes() {
-    for (target, check) in checks::TARGETS {
+    for (target, check) in checks::TARGETS.iter().copied() {
         let mut files: Vec<_> =
             fs::read_dir(corpus(target)).expect(target).map(|entry| entry.expect(target).path()).collect();
         files.sort();
@@ -50,6 +50,13 @@ fn the_corpus_holds_good_input_too() {
         assert!(checks::sent_to(&read(&format!("request_head/{name}"))).is_some(), "{name} is sent to a replica");
     }
     assert!(peek::json(&read("model_peek/plain.json")).is_ok());
+    for (name, whole) in [("lengths", 3), ("chunks", 2), ("trailers", 2), ("extensions", 1), ("half_chunk", 1)] {
+        assert_eq!(checks::requests(&read(&format!("request_framing/{name}"))), whole, "{name}");
+    }
+    #[cfg(feature = "appproxy-legacy")]
+    for (name, good) in [("good", true), ("leeway", true), ("fraction", true), ("ended", false), ("no_end", false)] {
+        assert_eq!(checks::good(&read(&format!("access_token/{name}"))), good, "{name}");
+    }
     for (name, output) in [
         ("join", r#""added":["appproxy-"#),
         ("join", r#""generation":1"#),

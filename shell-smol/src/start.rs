@@ -8,6 +8,7 @@ use appproxy_core::config::reload::{Plan, plan};
 use appproxy_core::config::server::BindAddress;
 use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
+use appproxy_core::telemetry::Reading;
 use smol::Task;
 use smol::channel::Receiver;
 
@@ -167,9 +168,9 @@ impl Running {
         &self.config
     }
 
-    /// Counts a reading of the configuration: `applied`, `unchanged` or `refused`.
-    pub(crate) fn count_reload(&self, outcome: &'static str) {
-        self.node.metrics.reloaded(outcome);
+    /// Takes note of what a reading of the configuration came to.
+    pub(crate) fn note_reload(&self, reading: Reading<'_>) {
+        self.node.metrics.read_again(reading, self.node.clock.moment());
     }
 
     /// Drains and leaves: not ready, then closed, then deregistered. Returns when all is done.

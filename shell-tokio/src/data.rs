@@ -124,7 +124,7 @@ fn own_answer(node: &Node, answer: Answer, began: Instant) -> Response<Body> {
 /// The access line and the counts of an exchange that is over.
 pub(crate) fn record(node: &Node, outcome: &Outcome, began: Instant, first_byte: Option<Duration>) {
     let took = began.elapsed();
-    node.metrics.counts().exchange(outcome, first_byte, took, &node.view());
+    node.metrics.exchange(outcome, first_byte, took, &node.view());
     outcome.ends().for_each(|ended| node.saw(ended));
     if let Some(backend) = outcome.trail.credential_refused() {
         node.credential_refused(backend);

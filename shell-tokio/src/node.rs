@@ -76,13 +76,16 @@ impl Node {
 
     /// Puts a view in force, and other rules with it if there are: one pointer.
     pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
-        let rules = rules.unwrap_or_else(|| self.rules());
+        let (before, rules) = (self.view(), rules.unwrap_or_else(|| self.rules()));
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.states.forget_absent(view);
-            if !has(Defect::IdleKept) {
-                self.upstream.load().forget(&changes.removed);
-            }
+        }
+        if !has(Defect::IdleKept) {
+            // A replica at another address is another one, whatever its name.
+            let address = |view: &ServingView, name| view.backend(name).map(|it| (it.host.clone(), it.port));
+            let moved = changes.updated.iter().filter(|name| address(&before, name) != address(view, name));
+            self.upstream.load().forget(changes.removed.iter().chain(moved));
         }
         self.witness.forget(&changes.removed);
         let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();
@@ -147,7 +150,8 @@ impl Node {
     pub(crate) fn see<T>(&self, step: impl FnOnce(exchange::Node<'_>) -> T) -> T {
         let (in_force, control) = (self.in_force.load(), self.situation.load());
         let InForce { rules, view } = &**in_force;
-        step(exchange::Node { rules, view, control: &control, now: self.clock.now() })
+        let file_refused = self.metrics.file_refused();
+        step(exchange::Node { rules, view, control: &control, now: self.clock.now(), file_refused })
     }
 
     /// The configuration's part.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use appproxy_core::config::reload::Watch;
 use appproxy_core::config::server::TlsFiles;
+use appproxy_core::telemetry::Reading;
 
 use crate::shutdown::Signals;
 use crate::start::Running;
@@ -62,18 +63,18 @@ async fn reload(files: &Files, running: &mut Running) {
     };
     match judged {
         Ok(plan) if plan.is_empty() => {
-            running.count_reload("unchanged");
+            running.note_reload(Reading::Unchanged);
             tracing::info!("configuration: {plan}");
         }
         Ok(plan) => {
-            running.count_reload("applied");
+            running.note_reload(Reading::Applied);
             tracing::info!("configuration: {plan}");
             if !plan.restart.is_empty() {
                 tracing::warn!(keys = plan.restart.join(", "), "restart the worker for these to count");
             }
         }
         Err(problems) => {
-            running.count_reload("refused");
+            running.note_reload(Reading::Refused(&problems));
             tracing::error!("the configuration is refused, and the one in force stays:\n{problems}");
         }
     }

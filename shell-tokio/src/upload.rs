@@ -161,7 +161,7 @@ impl Body for Sent {
             Self::Kept(kept) => kept.size_hint(),
             Self::Streamed(streaming) => match &streaming.running {
                 Some((source, _)) => source.size_hint(),
-                None => streaming.length.clone(),
+                None => streaming.length,
             },
         }
     }

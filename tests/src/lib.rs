@@ -14,9 +14,11 @@
 //! - [`simulation`]: whole worlds in memory, seeded, without sockets.
 //! - [`soak`]: a long run of everything going wrong at once.
 //! - [`load`]: what a worker costs, as ratios.
+//! - [`crowd`]: what a worker costs at rest.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
+pub mod crowd;
 pub mod http;
 pub mod load;
 pub mod log;

@@ -44,6 +44,22 @@ impl Plain {
     #[must_use]
     #[track_caller]
     pub fn start_with(shell: Shell, replicas: &[(&str, &str)], backends: &str, more: &str) -> Self {
+        Self::start_given(shell, replicas, backends, more, &[])
+    }
+
+    /// As [`Plain::start_with`], with these variables in the worker's environment.
+    ///
+    /// # Panics
+    /// When a part of it does not start.
+    #[must_use]
+    #[track_caller]
+    pub fn start_given(
+        shell: Shell,
+        replicas: &[(&str, &str)],
+        backends: &str,
+        more: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut text = format!(
             "server: {{bind_address: \"127.0.0.1:0\", drain_notice: 0s, shutdown_timeout: 200ms}}\n\
              admin: {{bind_address: \"127.0.0.1:0\"}}\n{more}backends:\n{backends}"
@@ -54,7 +70,7 @@ impl Plain {
             text += &format!("  - {{name: b{number}, url: \"http://{}\", models: [{model}]}}\n", replica.address());
             started.push(replica);
         }
-        let mut worker = shell.start(&text, &[]).expect("the worker starts");
+        let mut worker = shell.start(&text, variables).expect("the worker starts");
         let (data, admin) = worker.addresses();
         let data = data.into_iter().next().expect("a data address");
         worker.wait_ready(&data, PATIENCE);

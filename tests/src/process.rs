@@ -10,6 +10,9 @@ use std::time::Duration;
 use crate::log::Log;
 use crate::wait;
 
+/// Clock ticks a second in `/proc`; the same on every Linux that Rust runs on.
+const TICKS: f64 = 100.0;
+
 /// A running program with its output captured. Dropping it kills it; when the test is failing then, the end of its
 /// log is shown.
 #[derive(Debug)]
@@ -128,6 +131,19 @@ pub(crate) fn clean_command(program: &Path) -> Command {
         }
     }
     command
+}
+
+/// CPU seconds of a process so far (Linux only).
+pub(crate) fn cpu(id: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
+    Some(fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS)
+}
+
+/// Kilobytes of resident memory of a process (Linux only).
+pub(crate) fn memory(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

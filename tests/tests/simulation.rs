@@ -85,6 +85,7 @@ fn legacy_worlds_break_no_rule() {
         ("overlaps", totals.overlaps),
         ("requests served", totals.served),
         ("requests refused", totals.refused),
+        ("stand-ins asked", totals.stood_in),
         ("404s", totals.not_found),
     ] {
         assert!(count * 20 >= LEGACY_SEEDS, "{count} {what} in {LEGACY_SEEDS} seeds");

@@ -24,7 +24,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
     (
         "W2",
         "One configured body limit, and no hidden smaller one",
-        &["w2_one_configured_body_limit_to_the_byte_on_every_route"],
+        &["w2_one_configured_body_limit_to_the_byte_on_every_route", "w2_the_gemini_path_has_the_same_limit"],
     ),
     (
         "W3",
@@ -131,6 +131,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "A cut-off answer never looks finished",
         &[
             "s3_a_replica_that_dies_in_a_stream_ends_it_visibly",
+            "s3_a_cut_answer_of_an_application_never_looks_finished",
             "s3_half_a_body_is_never_a_whole_one",
             "s3_a_length_beside_chunks_goes_no_further",
         ],
@@ -254,6 +255,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "Draining waits for the end of bodies, not of headers",
         &[
             "h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last",
+            "h4_a_stream_ends_well_though_its_replica_was_taken_away",
             "h4_past_the_shutdown_timeout_streams_are_cut_and_say_so",
         ],
     ),
@@ -263,6 +265,7 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         "A bad save is reported and forgotten once it is fixed",
         &[
             "c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended",
+            "c1_a_refused_file_is_told_everywhere_and_its_mistakes_to_operators_alone",
             "c1_every_content_is_judged_once_when_it_stands_still",
         ],
     ),

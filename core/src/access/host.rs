@@ -121,10 +121,10 @@ impl<'a> Name<'a> {
         if !is_port(port) {
             return None;
         }
+        let name = name.strip_suffix('.').unwrap_or(name);
         if let Ok(address) = IpAddr::from_str(name) {
             return Some(Self::Address(address));
         }
-        let name = name.strip_suffix('.').unwrap_or(name);
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return None;
         }

@@ -32,9 +32,9 @@ fn i1_every_legal_spelling_of_a_name_is_one_name() {
     each(&label("foo_bar-2"), &["foo_bar-2.apps.example.com"]);
     each(&label("xn--v52b"), &["XN--V52B.apps.example.com"]);
     each(&Place::Aggregation, &["apps.example.com", "APPS.example.com.", "apps.example.com:443", "All.Example.NET:1"]);
-    each(&Place::Aggregation, &["192.0.2.1", "192.0.2.1:8080", "[2001:db8::1]", "[2001:DB8:0::1]:8080"]);
+    each(&Place::Aggregation, &["192.0.2.1", "192.0.2.1:8080", "192.0.2.1.", "[2001:db8::1]", "[2001:DB8:0::1]:8080"]);
     each(&Place::Node, &["router.example.com", "ROUTER.example.com.:8080", "localhost", "LocalHost:8080"]);
-    each(&Place::Node, &["127.0.0.1:8080", "[::1]", "[2001:db8::5]:8443", "[::ffff:192.0.2.2]"]);
+    each(&Place::Node, &["127.0.0.1:8080", "127.0.0.1.", "[::1]", "[2001:db8::5]:8443", "[::ffff:192.0.2.2]"]);
     each(&Place::Aggregation, &["[::ffff:192.0.2.1]:80"]);
 }
 

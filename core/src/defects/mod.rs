@@ -135,6 +135,12 @@ defects! {
     ReadyAtOnce = "ready-at-once",
     /// `/health` knows no trouble.
     HealthAlwaysGood = "health-always-good",
+    /// A configuration file that was refused is told in the log alone.
+    RefusalUntold = "refusal-untold",
+    /// It is forgotten when a key was seen.
+    KeysUnseen = "keys-unseen",
+    /// What answers state of their usage is not read.
+    UsageUnread = "usage-unread",
     /// Acks are not sent.
     AcksWithheld = "acks-withheld",
     /// Malformed messages and elements are dropped without a word.

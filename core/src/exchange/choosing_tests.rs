@@ -150,7 +150,8 @@ fn every_end_is_told_once_and_a_failure_at_once() {
     let mut world = World::new();
     let (attempt, _) = world.first(chat("all"), "two").unwrap();
     // A stale connection is no end.
-    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let node =
+        Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     let mut choosing = attempt.failed(FailStage::Stale, Failure::Broke, &mut world.budget, node).unwrap();
     assert_eq!(choosing.take_ended(), None);
     let (attempt, _) = world.send(choosing).unwrap();
@@ -184,7 +185,8 @@ fn the_only_replica_is_asked_again_after_a_wait() {
     let wait = choosing.not_before().unwrap().since(world.now.moment);
     assert!(wait >= Duration::from_millis(50) && wait <= Duration::from_millis(100), "{wait:?}");
     let (attempt, _) = world.send(choosing).unwrap();
-    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let node =
+        Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     let choosing = attempt.failed(FailStage::Connect, Failure::Broke, &mut world.budget, node).unwrap();
     let wait = choosing.not_before().unwrap().since(world.now.moment);
     assert!(wait >= Duration::from_millis(100) && wait <= Duration::from_millis(200), "{wait:?}");

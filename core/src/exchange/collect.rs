@@ -30,7 +30,7 @@ impl BodyBounds {
         Self::new(server.max_buffered, server.idle_timeout)
     }
 
-    fn new(bytes: u64, silence: Duration) -> Self {
+    pub(super) fn new(bytes: u64, silence: Duration) -> Self {
         Self { free: Arc::new(AtomicU64::new(bytes)), silence }
     }
 

@@ -12,6 +12,7 @@ use super::headers;
 use super::load::Ticket;
 use super::outcome::{EndOfBody, Outcome, Trail};
 use super::passage::Passage;
+use super::usage;
 use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::serving::AttemptEnd;
@@ -61,6 +62,7 @@ pub struct Committed {
     event_stream: bool,
     body_bytes: u64,
     tail: Tail,
+    usage: Option<usage::Reader>,
     /// Its place at the replica, given back with it.
     _ticket: Ticket,
 }
@@ -89,6 +91,9 @@ impl Committed {
         self.body_bytes = self.body_bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
         if self.event_stream {
             self.tail.see(chunk);
+        }
+        if let Some(usage) = &mut self.usage {
+            usage.see(chunk);
         }
     }
 
@@ -127,7 +132,9 @@ impl Committed {
             EndOfBody::UpstreamIdle => AttemptEnd::FellSilent,
             EndOfBody::DownstreamGone | EndOfBody::NodeStopped => AttemptEnd::Abandoned,
         });
+        let usage = self.usage.as_ref().and_then(usage::Reader::stated).filter(|_| !has(Defect::UsageUnread));
         let mut outcome = self.trail.end(self.status, None, end);
+        outcome.usage = usage;
         outcome.body_bytes = self.body_bytes;
         outcome
     }
@@ -165,7 +172,10 @@ pub(super) fn commit(
         return Ok(Head::Explain(Box::new(Explained::new(passage, backend, status, headers, ticket))));
     }
     // Nobody knows what the events of an application look like.
-    let event_stream = is_event_stream(&headers) && !passage.is_raw();
+    let events = is_event_stream(&headers) && !passage.is_raw();
+    let event_stream = events && !headers.contains_key(CONTENT_LENGTH);
+    let states = status.is_success() && !passage.is_raw();
+    let usage = states.then(|| usage::Reader::of(passage.trail.surface(), &headers, events)).flatten();
     headers::inbound(&mut headers, &passage.trail, backend);
     if upgraded {
         headers::ask_upgrade(&mut headers);
@@ -177,6 +187,7 @@ pub(super) fn commit(
         event_stream,
         body_bytes: 0,
         tail: Tail::default(),
+        usage,
         _ticket: ticket,
     };
     Ok(Head::Commit(committed, ReplyHead { status, headers }))
@@ -202,7 +213,6 @@ fn reworded(passage: Box<Passage>, status: StatusCode, headers: &HeaderMap) -> B
 fn is_event_stream(headers: &HeaderMap) -> bool {
     media_type(headers).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"))
         && !headers.contains_key(CONTENT_ENCODING)
-        && !headers.contains_key(CONTENT_LENGTH)
 }
 
 fn media_type(headers: &HeaderMap) -> Option<&[u8]> {

@@ -18,6 +18,8 @@ pub struct Node<'a> {
     pub control: &'a Control,
     /// Both clocks.
     pub now: Now,
+    /// Whether the configuration file was refused as last read, so that the one before it is still in force.
+    pub file_refused: bool,
 }
 
 /// Whether there is a coordinator, and how we stand with it.

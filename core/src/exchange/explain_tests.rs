@@ -38,7 +38,8 @@ fn told(world: &mut World, key: Option<&str>, model: &str) -> Explanation {
         Peer::Unix => None,
     };
     let question = Question { model: model.into(), key_id: key.map(|key| format!("id-of-{key}")), client, host: None };
-    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let node =
+        Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     let mut held = Held { ledger: &mut world.ledger, selection: &world.selection, now: world.now.moment };
     explain(&question, node, &mut held)
 }

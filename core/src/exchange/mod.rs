@@ -65,11 +65,12 @@ mod states;
 mod surface;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
-mod testing;
+pub(crate) mod testing;
 mod tree;
 mod unpack;
 mod upload;
 mod uploading;
+mod usage;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
@@ -108,3 +109,4 @@ pub(crate) use surface::decode;
 pub use surface::encode_segment as query_value;
 pub use surface::{Destination, Nowhere, Page, Surface};
 pub use upload::Upload;
+pub use usage::Usage;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::denial::Code;
 use super::surface::Surface;
+use super::usage::Usage;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
 use crate::defects::{Defect, has};
 use crate::limits;
@@ -22,7 +23,7 @@ pub struct Trail {
     pub(super) surface: Surface,
     pub(super) request_id: HeaderValue,
     pub(super) arrived: Moment,
-    pub(super) key: Option<LedgerKey>,
+    pub(crate) key: Option<LedgerKey>,
     pub(super) rate: Option<RateFigures>,
     pub(super) model: Option<Arc<str>>,
     pub(super) known_model: bool,
@@ -165,7 +166,7 @@ impl Trail {
     }
 
     pub(super) const fn end(self, status: StatusCode, denial: Option<Code>, end: EndOfBody) -> Outcome {
-        Outcome { trail: self, status, denial, end, body_bytes: 0 }
+        Outcome { trail: self, status, denial, end, body_bytes: 0, usage: None }
     }
 }
 
@@ -252,4 +253,6 @@ pub struct Outcome {
     pub end: EndOfBody,
     /// Body bytes sent to the client.
     pub body_bytes: u64,
+    /// The tokens that its replica states.
+    pub usage: Option<Usage>,
 }

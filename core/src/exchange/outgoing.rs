@@ -55,3 +55,8 @@ impl Body for Outgoing {
         SizeHint::with_exact(self.left)
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+#[path = "outgoing_tests.rs"]
+mod tests;

@@ -53,6 +53,10 @@ fn reasons(node: Node<'_>) -> Vec<String> {
     } else if !node.control.ready(node.now.moment) && reasons.is_empty() {
         reasons.push("no recent full pull from the coordinator was applied".to_owned());
     }
+    if node.file_refused {
+        // Why is for the operator: /admin/state and the log.
+        reasons.push("the configuration file was refused, and the one before it is in force".to_owned());
+    }
     reasons
 }
 
@@ -65,6 +69,7 @@ fn status(node: Node<'_>) -> Value {
         "generation": node.view.generation,
         "keys_loaded": node.view.keys_loaded(),
         "counts": node.view.counts(),
+        "config_accepted": !node.file_refused,
         "uptime_seconds": node.now.moment.as_millis() / 1000,
     });
     if let (Some(fields), Value::Object(worker)) = (page.as_object_mut(), worker_fields(node)) {

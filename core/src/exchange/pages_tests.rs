@@ -33,6 +33,18 @@ fn health_is_always_200_and_says_why() {
 }
 
 #[test]
+fn a_refused_file_is_told_in_fixed_words_and_costs_no_readiness() {
+    let mut world = World::new();
+    assert_eq!(page(&mut world, "/status").1["config_accepted"], true);
+    world.file_refused = true;
+    let (status, body) = page(&mut world, "/health");
+    assert_eq!((status, &body["status"]), (200, &"degraded".into()));
+    assert_eq!(body["reasons"], json!(["the configuration file was refused, and the one before it is in force"]));
+    assert_eq!(page(&mut world, "/readyz").0, 200);
+    assert_eq!(page(&mut world, "/status").1["config_accepted"], false);
+}
+
+#[test]
 fn readiness_follows_the_last_pull_and_the_shutdown() {
     let mut world = World::new();
     assert_eq!(page(&mut world, "/readyz").0, 200);

@@ -15,13 +15,15 @@ fn admitted(world: &mut World, key: &str, model: &str) -> Admitted {
 }
 
 fn choose(world: &mut World, choosing: Choosing) -> Result<Chosen, Box<Answer>> {
-    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let node =
+        Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     choosing.choose(&mut world.selection, node)
 }
 
 fn arrive(world: &mut World, key: &str, model: &str) -> Result<Chosen, Box<Answer>> {
     let admitted = admitted(world, key, model);
-    let node = Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now };
+    let node =
+        Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     let choosing = admitted.begin(&mut world.budget, node);
     choose(world, choosing)
 }

@@ -28,25 +28,26 @@ use crate::wire::key::ApiKey;
 use crate::wire::publication::{ControlMode, Mapping, Publication};
 use crate::worker::Standing;
 
-pub(super) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
-pub(super) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
+pub(crate) const NAMES: [&str; 5] = ["a1", "empty", "m1", "org/c", "two"];
+pub(crate) const ENDS: UnixMillis = UnixMillis(1_800_000_000_000);
 
-pub(super) type Sent = Result<(Attempt, Request<Payload>), Box<Answer>>;
+pub(crate) type Sent = Result<(Attempt, Request<Payload>), Box<Answer>>;
 
-pub(super) struct World {
-    pub(super) rules: ExchangeRules,
-    pub(super) view: Arc<ServingView>,
-    pub(super) control: Control,
-    pub(super) now: Now,
-    pub(super) ledger: RateLedger,
-    pub(super) selection: Selection,
-    pub(super) draws: Draws,
-    pub(super) budget: RetryBudget,
-    pub(super) peer: Peer,
+pub(crate) struct World {
+    pub(crate) rules: ExchangeRules,
+    pub(crate) view: Arc<ServingView>,
+    pub(crate) control: Control,
+    pub(crate) now: Now,
+    pub(crate) ledger: RateLedger,
+    pub(crate) selection: Selection,
+    pub(crate) draws: Draws,
+    pub(crate) budget: RetryBudget,
+    pub(crate) peer: Peer,
+    pub(crate) file_refused: bool,
 }
 
 /// The key whose text is `id`, with nothing special about it.
-pub(super) fn key(id: &str) -> ApiKey {
+pub(crate) fn key(id: &str) -> ApiKey {
     ApiKey {
         key_id: KeyId::from(format!("id-of-{id}").as_str()),
         token_hash: hash_bytes(id.as_bytes()),
@@ -57,7 +58,7 @@ pub(super) fn key(id: &str) -> ApiKey {
     }
 }
 
-pub(super) fn operator(id: &str) -> OperatorKey {
+pub(crate) fn operator(id: &str) -> OperatorKey {
     OperatorKey {
         id: format!("id-of-{id}").into(),
         hash: hash_bytes(id.as_bytes()),
@@ -69,7 +70,7 @@ pub(super) fn operator(id: &str) -> OperatorKey {
 }
 
 /// The keys of [`World::new`].
-pub(super) fn keys() -> Vec<ApiKey> {
+pub(crate) fn keys() -> Vec<ApiKey> {
     let allowed = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
     vec![
         key("all"),
@@ -84,11 +85,11 @@ pub(super) fn keys() -> Vec<ApiKey> {
 impl World {
     /// Keys: `all` (everything), `some` (`m1` and `org/c`), `three` (3 a minute), `zero`, `office` (10.0.0.0/8), `old`
     /// (expired at [`ENDS`]); operator key `root`.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_keys(keys())
     }
 
-    pub(super) fn with_keys(keys: Vec<ApiKey>) -> Self {
+    pub(crate) fn with_keys(keys: Vec<ApiKey>) -> Self {
         let mut desired = desired();
         desired.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
         let mut world = Self {
@@ -105,50 +106,75 @@ impl World {
             draws: Draws::new(Seed::from_number(1)),
             budget: RetryBudget::new(),
             peer: Peer::Ip([192, 0, 2, 1].into()),
+            file_refused: false,
         };
         world.show(&mut desired);
         world
     }
 
-    pub(super) fn show(&mut self, desired: &mut Desired) {
+    pub(crate) fn show(&mut self, desired: &mut Desired) {
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
         self.view = serving.update(desired, &touched).unwrap().view;
     }
 
-    pub(super) fn node(&self) -> Node<'_> {
-        Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now }
+    pub(crate) fn node(&self) -> Node<'_> {
+        Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        }
     }
 
-    pub(super) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+    pub(crate) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let gate = Gate::open(request, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         gate.pass(ledger, node)
     }
 
-    pub(super) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
+    pub(crate) fn admit(&mut self, request: Parts, body: &str) -> Result<Admitted, Box<Answer>> {
         let gated = self.pass(request)?;
         gated.route(Bytes::copy_from_slice(body.as_bytes()), self.node())
     }
 
     /// The first attempt of a chat with this model.
-    pub(super) fn first(&mut self, parts: Parts, model: &str) -> Sent {
+    pub(crate) fn first(&mut self, parts: Parts, model: &str) -> Sent {
         let admitted = self.admit(parts, &format!("{{\"model\":\"{model}\"}}"))?;
         self.begin(admitted)
     }
 
-    pub(super) fn begin(&mut self, admitted: Admitted) -> Sent {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+    pub(crate) fn begin(&mut self, admitted: Admitted) -> Sent {
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let choosing = admitted.begin(&mut self.budget, node);
         self.send(choosing)
     }
 
     /// The next attempt, at the time it asks for.
-    pub(super) fn send(&mut self, mut choosing: Choosing) -> Sent {
+    pub(crate) fn send(&mut self, mut choosing: Choosing) -> Sent {
         loop {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
-            let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+            let node = Node {
+                rules: &self.rules,
+                view: &self.view,
+                control: &self.control,
+                now: self.now,
+                file_refused: false,
+            };
             match choosing.choose(&mut self.selection, node)? {
                 Chosen::Send(attempt, request) => return Ok((attempt, request)),
                 Chosen::Elsewhere(next) => choosing = next,
@@ -158,23 +184,35 @@ impl World {
     }
 
     /// What follows a failed attempt.
-    pub(super) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+    pub(crate) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         let choosing = attempt.failed(stage, failure, &mut self.budget, node)?;
         self.send(choosing)
     }
 
     /// What follows an answer whose body passes unread, whatever its status.
-    pub(super) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
+    pub(crate) fn reply(&mut self, attempt: Attempt, status: u16) -> Result<Head, Box<Answer>> {
         let mut reply = http::Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(status).unwrap();
         reply.headers = lines_of(&["content-type: text/plain"]);
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now: self.now,
+            file_refused: self.file_refused,
+        };
         attempt.head(reply, &mut self.budget, node)
     }
 
     /// The answer that is made here.
-    pub(super) fn answer(&mut self, request: Parts, body: &str) -> Box<Answer> {
+    pub(crate) fn answer(&mut self, request: Parts, body: &str) -> Box<Answer> {
         match self.admit(request, body) {
             Ok(admitted) => panic!("let through: {admitted:?}"),
             Err(answer) => answer,
@@ -182,7 +220,7 @@ impl World {
     }
 
     /// `code` of the answer's status and OpenAI code, or `200`.
-    pub(super) fn verdict(&mut self, request: Parts, body: &str) -> String {
+    pub(crate) fn verdict(&mut self, request: Parts, body: &str) -> String {
         match self.admit(request, body) {
             Ok(_) => "let through".to_owned(),
             Err(answer) => said(&answer),
@@ -191,20 +229,20 @@ impl World {
 }
 
 /// Status and code of an answer.
-pub(super) fn said(answer: &Answer) -> String {
+pub(crate) fn said(answer: &Answer) -> String {
     let code = answer.outcome.denial.map_or("", |code| code.label());
     format!("{} {code}", answer.status.as_u16()).trim_end().to_owned()
 }
 
 /// A request with `Host`, and headers given as `name: value` lines.
-pub(super) fn request(method: &str, path: &str, lines: &[&str]) -> Parts {
+pub(crate) fn request(method: &str, path: &str, lines: &[&str]) -> Parts {
     let mut parts = Request::builder().method(method).uri(path).body(()).unwrap().into_parts().0;
     parts.headers = lines_of(lines);
     parts.headers.entry("host").or_insert(HeaderValue::from_static("models.example.com"));
     parts
 }
 
-pub(super) fn lines_of(lines: &[&str]) -> HeaderMap {
+pub(crate) fn lines_of(lines: &[&str]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines {
         let (name, value) = line.split_once(": ").unwrap();
@@ -214,15 +252,15 @@ pub(super) fn lines_of(lines: &[&str]) -> HeaderMap {
 }
 
 /// A chat request of the key whose text is `key`.
-pub(super) fn chat(key: &str) -> Parts {
+pub(crate) fn chat(key: &str) -> Parts {
     request("POST", "/v1/chat/completions", &[&format!("authorization: Bearer {key}")])
 }
 
-pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
 }
 
-pub(super) fn standing() -> Standing {
+pub(crate) fn standing() -> Standing {
     Standing {
         node_id: NodeId(Uuid::from_u128(9)),
         worker_id: None,
@@ -265,7 +303,7 @@ fn settings() -> ServingSettings {
     }
 }
 
-pub(super) fn desired() -> Desired {
+pub(crate) fn desired() -> Desired {
     let mut desired = Desired::new("here");
     for (endpoint, replicas) in [(1, 1), (2, 2)] {
         desired.upsert_circuit(circuit(endpoint, replicas));

@@ -45,13 +45,12 @@ impl Upload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::Server;
     use crate::exchange::Code;
     use core::time::Duration;
 
     #[test]
     fn it_ends_one_byte_past_its_limit_or_in_silence() {
-        let bounds = BodyBounds::of(&Server { idle_timeout: Duration::from_secs(5), ..Server::default() });
+        let bounds = BodyBounds::new(1 << 20, Duration::from_secs(5));
         let mut upload = Upload::new(10, &bounds, Moment::START);
         upload.pass(4, Moment::from_millis(3000)).expect("within the limit");
         assert_eq!(upload.due(), Moment::from_millis(8000));
@@ -61,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_takes_its_time_is_not_the_clients_fault() {
-        let bounds = BodyBounds::of(&Server { idle_timeout: Duration::from_secs(5), ..Server::default() });
+        let bounds = BodyBounds::new(1 << 20, Duration::from_secs(5));
         let mut upload = Upload::new(10, &bounds, Moment::START);
         upload.held_up(Moment::from_millis(600_000));
         assert_eq!(upload.due(), Moment::from_millis(605_000));

@@ -68,7 +68,13 @@ impl World {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(shown).expect("header"));
         }
         let now = Now { moment: Moment::from_millis(9_000), wall: UnixMillis(1_700_000_000_000) };
-        let node = Node { rules: &self.rules, view: &self.view, control: &self.control, now };
+        let node = Node {
+            rules: &self.rules,
+            view: &self.view,
+            control: &self.control,
+            now,
+            file_refused: self.metrics.file_refused(),
+        };
         let desk = Desk { version: "9.9.9", node, states: &self.states, metrics: &self.metrics };
         let token = token.map(Secret::new);
         let (response, drain) = answer(method, &uri.parse().expect("uri"), &headers, token.as_ref(), &desk);
@@ -126,6 +132,19 @@ fn the_state_shows_the_tree_and_no_secret() {
     );
     assert_eq!(state["notices"][0]["seconds_ago"], 5);
     assert!(!body.contains(MARKED) && !body.contains("hash"), "{body}");
+}
+
+#[test]
+fn the_state_says_why_the_file_was_refused_as_long_as_it_is() {
+    use crate::telemetry::Reading;
+    let world = World::new();
+    let refusal =
+        || serde_json::from_str::<Value>(&world.get("/admin/state").1).expect("JSON")["config_refusal"].take();
+    assert_eq!(refusal(), Value::Null);
+    world.metrics.read_again(Reading::Refused("line 3: nope"), Moment::from_millis(4_000));
+    assert_eq!(refusal(), serde_json::json!({"seconds_ago": 5, "problems": "line 3: nope"}));
+    world.metrics.read_again(Reading::Applied, Moment::from_millis(5_000));
+    assert_eq!(refusal(), Value::Null);
 }
 
 #[test]

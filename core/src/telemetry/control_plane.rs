@@ -60,3 +60,85 @@ impl Counts {
         self.apply.observe(took);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Levels, export};
+    use super::*;
+    use crate::serving::HealthChange;
+    use crate::wire::malformed::{Malformed, MalformedKind};
+
+    fn health(to: Health) -> Event {
+        let change = HealthChange { backend: "b1".into(), from: Health::Unknown, to, why: "said so".into() };
+        Event::Health(change)
+    }
+
+    fn notice(severity: Severity) -> Event {
+        Event::Notice { severity, code: "pull_failed".into(), text: "in words".to_owned() }
+    }
+
+    /// What the status page keeps of an event.
+    fn kept(event: &Event) -> Vec<(&'static str, String, String)> {
+        let metrics = Metrics::default();
+        metrics.event(event, Moment::from_millis(7));
+        let notices = metrics.notices();
+        assert!(notices.newest_first().all(|noticed| noticed.at == Moment::from_millis(7)));
+        notices.newest_first().map(|it| (it.severity, it.code.clone(), it.text.clone())).collect()
+    }
+
+    #[test]
+    fn what_an_operator_should_read_is_kept_and_what_happens_all_the_time_is_not() {
+        for (severity, word) in [(Severity::Info, "info"), (Severity::Warning, "warning"), (Severity::Error, "error")] {
+            assert_eq!(kept(&notice(severity)), [(word, "pull_failed".to_owned(), "in words".to_owned())]);
+        }
+        for (to, word) in [
+            (Health::Ready, "info"),
+            (Health::Down, "warning"),
+            (Health::Quarantined, "warning"),
+            (Health::Drained, "warning"),
+            (Health::WarmingUp, "warning"),
+        ] {
+            let [(severity, code, text)] = &kept(&health(to))[..] else { panic!("one notice") };
+            assert_eq!((*severity, code.as_str()), (word, "health"), "{to}");
+            assert_eq!(*text, format!("b1: {} -> {to} (said so)", Health::Unknown));
+        }
+        let malformed = Malformed::new(MalformedKind::Envelope, "", "cut short");
+        let [(severity, code, text)] = &kept(&Event::Malformed(malformed.clone()))[..] else { panic!("one notice") };
+        assert_eq!((*severity, code.as_str(), text), ("warning", "malformed", &malformed.to_string()));
+        for event in [
+            Event::AckSent,
+            Event::AckDropped { why: "too_old".into() },
+            Event::Heard { event: "key_removed".into(), outcome: "applied".into() },
+            Event::Pull { scope: "full".into(), outcome: "ok".into() },
+            Event::CallEnded { call: "register".into(), outcome: "200".into() },
+            Event::ProbeEnded { backend: None, outcome: "200".into() },
+        ] {
+            assert_eq!(kept(&event), [], "{event:?}");
+        }
+    }
+
+    #[test]
+    fn every_event_is_counted_where_it_belongs() {
+        let mut counts = Counts::default();
+        for event in [
+            notice(Severity::Info),
+            Event::AckDropped { why: "too_old".into() },
+            Event::Malformed(Malformed::new(MalformedKind::Envelope, "", "cut short")),
+            health(Health::Quarantined),
+            health(Health::Down),
+        ] {
+            counts.event(&event);
+        }
+        let text = export(&counts, &Levels::default());
+        let label = MalformedKind::Envelope.label();
+        for line in [
+            r#"appproxy_notices_total{code="pull_failed"} 1"#,
+            r#"appproxy_acks_total{outcome="too_old"} 1"#,
+            &format!("appproxy_malformed_total{{kind=\"{label}\"}} 1"),
+            // Only live traffic ejects.
+            "appproxy_ejections_total 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+    }
+}

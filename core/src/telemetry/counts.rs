@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::series::{Durations, Family, Text};
 use super::table;
-use crate::exchange::Outcome;
+use crate::exchange::{Outcome, Usage};
 use crate::serving::ServingView;
 
 /// Counters: plain data. A shell that counts from many threads keeps one for each part of its work, and [adds](Self::add)
@@ -17,6 +17,7 @@ pub struct Counts {
     refusals: Family<1>,
     first_byte: BTreeMap<Arc<str>, Durations>,
     duration: BTreeMap<Arc<str>, Durations>,
+    tokens: BTreeMap<Served, Usage>,
     retries: u64,
     fallbacks: u64,
     cut: Family<1>,
@@ -36,9 +37,20 @@ pub struct Counts {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Request {
+struct Served {
     backend: Arc<str>,
     model: Arc<str>,
+}
+
+impl Served {
+    fn is_of(&self, backends: &[Arc<str>], names: &[Arc<str>]) -> bool {
+        backends.contains(&self.backend) || names.contains(&self.model)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    served: Served,
     status: u16,
 }
 
@@ -61,7 +73,11 @@ impl Counts {
             self.first_byte.entry(model.clone()).or_default().observe(first_byte);
         }
         self.duration.entry(model.clone()).or_default().observe(took);
-        *self.requests.entry(Request { backend, model, status: outcome.status.as_u16() }).or_default() += 1;
+        let served = Served { backend, model };
+        if let Some(usage) = outcome.usage {
+            self.tokens.entry(served.clone()).or_default().add(usage);
+        }
+        *self.requests.entry(Request { served, status: outcome.status.as_u16() }).or_default() += 1;
         self.retries += u64::from(trail.attempts().saturating_sub(1));
         self.fallbacks += u64::from(trail.fallback().is_some());
         self.credentials_refused += u64::from(trail.credential_refused().is_some());
@@ -98,7 +114,8 @@ impl Counts {
         if backends.is_empty() && names.is_empty() {
             return;
         }
-        self.requests.retain(|request, _| !backends.contains(&request.backend) && !names.contains(&request.model));
+        self.requests.retain(|request, _| !request.served.is_of(backends, names));
+        self.tokens.retain(|served, _| !served.is_of(backends, names));
         for name in names {
             self.first_byte.remove(name);
             self.duration.remove(name);
@@ -109,6 +126,9 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         for (request, count) in &other.requests {
             *self.requests.entry(request.clone()).or_default() += count;
+        }
+        for (served, usage) in &other.tokens {
+            self.tokens.entry(served.clone()).or_default().add(*usage);
         }
         for (own, others) in [(&mut self.first_byte, &other.first_byte), (&mut self.duration, &other.duration)] {
             others.iter().for_each(|(model, took)| own.entry(model.clone()).or_default().add(took));
@@ -138,7 +158,7 @@ impl Counts {
 
     pub(super) fn write(&self, to: &mut Text) {
         to.begin(table::REQUESTS);
-        for (Request { backend, model, status }, count) in &self.requests {
+        for (Request { served: Served { backend, model }, status }, count) in &self.requests {
             let labels = [("model", &**model), ("backend", &**backend), ("status", &*status.to_string())];
             to.sample(table::REQUESTS, "_total", &labels, count);
         }
@@ -146,6 +166,13 @@ impl Counts {
         for (row, by_model) in [(table::FIRST_BYTE, &self.first_byte), (table::DURATION, &self.duration)] {
             to.begin(row);
             by_model.iter().for_each(|(model, took)| took.write(row, &[("model", model)], to));
+        }
+        to.begin(table::TOKENS);
+        for (Served { backend, model }, usage) in &self.tokens {
+            for (kind, tokens) in [("input", usage.input), ("output", usage.output)] {
+                let labels = [("model", &**model), ("backend", &**backend), ("kind", kind)];
+                to.sample(table::TOKENS, "_total", &labels, tokens);
+            }
         }
         to.one(table::RETRIES, self.retries);
         to.one(table::FALLBACKS, self.fallbacks);

@@ -14,15 +14,19 @@ mod metrics;
 mod notices;
 mod seldom;
 mod series;
+mod sightings;
 mod state;
 mod table;
+#[cfg(test)]
+#[cfg(feature = "appproxy-router")]
+mod told_tests;
 
 pub use access_line::AccessLine;
 pub use admin::{Desk, answer as admin_answer, busy as admin_busy};
 pub use counts::Counts;
 pub use export::{Levels, export};
 pub use gauge::{Gauge, Held};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Reading, Refusal};
 pub use notices::{Noticed, Notices};
 pub use seldom::Seldom;
 pub use table::{Row, TABLE};

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::admin::Desk;
+use crate::access::rate_ledger::LedgerKey;
 use crate::defects::{Defect, has};
 use crate::exchange::{Control, Page, PoolShown, page};
 use crate::limits;
 #[cfg(feature = "appproxy-legacy")]
 use crate::serving::{CircuitModel, ServedCircuit};
 use crate::serving::{ModelPool, PoolKey};
+use crate::time::Moment;
 
 /// The whole state of this node now. Keys are shown up to [`limits::KEYS_SHOWN`]; `counts` has their number.
 pub(super) fn state(desk: &Desk<'_>) -> Value {
@@ -30,6 +32,7 @@ pub(super) fn state(desk: &Desk<'_>) -> Value {
         fields.insert("kind".to_owned(), kind.into());
         fields.insert("leaving".to_owned(), leaving.into());
         fields.insert("health".to_owned(), health);
+        fields.insert("config_refusal".to_owned(), config_refusal(desk));
         fields.insert("requests_in_flight".to_owned(), desk.metrics.in_flight.get().into());
         fields.insert("connections".to_owned(), desk.metrics.connections.get().into());
         fields.insert("models".to_owned(), models(desk));
@@ -83,6 +86,18 @@ fn circuits(desk: &Desk<'_>) -> Value {
     registry.circuits().map(shown).collect()
 }
 
+/// Why the configuration file was refused, while it is.
+fn config_refusal(desk: &Desk<'_>) -> Value {
+    desk.metrics.refusal().map_or(
+        Value::Null,
+        |refusal| json!({"seconds_ago": seconds_since(desk, Some(refusal.at)), "problems": refusal.problems}),
+    )
+}
+
+fn seconds_since(desk: &Desk<'_>, moment: Option<Moment>) -> Option<u64> {
+    moment.map(|at| desk.node.now.moment.since(at).as_secs())
+}
+
 fn keys(desk: &Desk<'_>) -> Value {
     let node = desk.node;
     let shown = node.view.keys().iter().take(limits::KEYS_SHOWN).map(|key| {
@@ -93,6 +108,7 @@ fn keys(desk: &Desk<'_>) -> Value {
             "expires_at_ms": key.expires_at(),
             "expired": key.expired(node.now.wall),
             "restricted_to_addresses": !key.addresses().is_anyone(),
+            "last_seen_seconds_ago": seconds_since(desk, desk.metrics.last_seen(&LedgerKey::Published(key.key_id().clone()))),
         });
         if has(Defect::StateTellsHashes) {
             told["token_hash"] = json!(key.token_hash());

@@ -26,6 +26,7 @@ table! {
     IN_FLIGHT = "appproxy_requests_in_flight" "gauge" "Requests whose answer has not ended yet";
     FIRST_BYTE = "appproxy_time_to_first_byte_seconds" "histogram" "From a request's head to its answer's head, by model";
     DURATION = "appproxy_request_duration_seconds" "histogram" "From a request's head to its answer's end, by model";
+    TOKENS = "appproxy_tokens" "counter" "Tokens as answers state them, by model, backend and kind (input, output)";
     RETRIES = "appproxy_retries" "counter" "Attempts beyond a request's first";
     FALLBACKS = "appproxy_fallbacks" "counter" "Requests for which another model of a fallback chain was tried";
     ABANDONED = "appproxy_responses_cut" "counter" "Answers that did not end well, by who cut them";

@@ -161,3 +161,72 @@ impl TransportFailure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn call(id: u64) -> Call {
+        let request = CallRequest {
+            method: Method::GET,
+            path_and_query: "/v2/x?since=1".to_owned(),
+            body: None,
+            request_id: RequestId(Uuid::from_u128(5)),
+        };
+        Call { id: CallId(id), request, deadline: Moment::from_millis(9) }
+    }
+
+    fn answer(status: u16) -> CallResponse {
+        CallResponse { status, body: CallBody(b"token_hash: 0123".to_vec()) }
+    }
+
+    #[test]
+    fn an_answer_belongs_to_its_call_whichever_way_it_was_made() {
+        let asked = call(7);
+        assert_eq!((asked.id(), asked.deadline()), (CallId(7), Moment::from_millis(9)));
+        assert_eq!(
+            (asked.request().method.as_str(), asked.request().path_and_query.as_str()),
+            ("GET", "/v2/x?since=1")
+        );
+        let performed = call(7).perform(|request| {
+            assert_eq!(request.request_id, RequestId(Uuid::from_u128(5)));
+            CallOutcome::Answered(answer(200))
+        });
+        assert_eq!(call(7).answered(answer(200)), performed);
+        assert_ne!(call(8).answered(answer(200)), performed);
+        let failed = call(7).failed(TransportFailure::Reset);
+        assert_eq!((failed.id(), failed.outcome), (CallId(7), CallOutcome::Failed(TransportFailure::Reset)));
+    }
+
+    #[test]
+    fn only_an_answer_of_404_says_that_something_is_not_there() {
+        assert!(call(1).answered(answer(404)).is_not_found());
+        assert!(!call(1).answered(answer(200)).is_not_found() && !call(1).answered(answer(410)).is_not_found());
+        assert!(!call(1).failed(TransportFailure::Refused).is_not_found());
+    }
+
+    #[test]
+    fn bodies_are_not_shown_and_failures_are_told_apart() {
+        let shown = format!("{:?}", call(1).answered(answer(200)));
+        assert!(shown.contains("CallBody(16 bytes)") && !shown.contains("0123"), "{shown}");
+        let failures = [
+            TransportFailure::Refused,
+            TransportFailure::Unresolved,
+            TransportFailure::Reset,
+            TransportFailure::TimedOut,
+            TransportFailure::Tls("of any kind".to_owned()),
+            TransportFailure::NotHttp,
+            TransportFailure::TooLarge,
+            TransportFailure::Other("in words".to_owned()),
+        ];
+        let labels: std::collections::BTreeSet<_> = failures.iter().map(TransportFailure::label).collect();
+        assert_eq!(labels.len(), failures.len());
+        for failure in failures {
+            // A journal reads what it wrote, and a label is a word that no answer of a peer can widen.
+            let json = serde_json::to_string(&failure).expect("JSON");
+            assert_eq!(serde_json::from_str::<TransportFailure>(&json).expect("the same"), failure);
+            assert!(failure.label().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+        }
+    }
+}

@@ -203,12 +203,24 @@ impl World {
     }
 
     fn node(&self) -> Node<'_> {
-        Node { rules: &self.rules, view: self.serving.view(), control: &self.control, now: self.now }
+        Node {
+            rules: &self.rules,
+            view: self.serving.view(),
+            control: &self.control,
+            now: self.now,
+            file_refused: false,
+        }
     }
 
     /// Whatever replicas say of the request in turn, until it is answered here, taken, or out of candidates.
     pub(crate) fn admit(&mut self, parts: Parts, body: &str) -> Result<Choosing, Box<Answer>> {
-        let node = Node { rules: &self.rules, view: self.serving.view(), control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: self.serving.view(),
+            control: &self.control,
+            now: self.now,
+            file_refused: false,
+        };
         let gate = Gate::open(parts, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         let gated = gate.pass(ledger, node)?;
@@ -219,7 +231,13 @@ impl World {
     pub(crate) fn choose(&mut self, mut choosing: Choosing) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
         loop {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
-            let node = Node { rules: &self.rules, view: self.serving.view(), control: &self.control, now: self.now };
+            let node = Node {
+                rules: &self.rules,
+                view: self.serving.view(),
+                control: &self.control,
+                now: self.now,
+                file_refused: false,
+            };
             match choosing.choose(&mut self.selection, node)? {
                 Chosen::Send(attempt, request) => return Ok((attempt, request)),
                 Chosen::Elsewhere(next) => choosing = next,
@@ -229,7 +247,13 @@ impl World {
     }
 
     pub(crate) fn fail(&mut self, attempt: Attempt, stage: FailStage) -> Result<Choosing, Box<Answer>> {
-        let node = Node { rules: &self.rules, view: self.serving.view(), control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: self.serving.view(),
+            control: &self.control,
+            now: self.now,
+            file_refused: false,
+        };
         attempt.failed(stage, Failure::Broke, &mut self.budget, node)
     }
 
@@ -281,7 +305,13 @@ impl World {
         reply.status = StatusCode::from_u16(status).unwrap();
         reply.headers = request("GET", "x", "/", lines).headers;
         reply.headers.remove("host");
-        let node = Node { rules: &self.rules, view: self.serving.view(), control: &self.control, now: self.now };
+        let node = Node {
+            rules: &self.rules,
+            view: self.serving.view(),
+            control: &self.control,
+            now: self.now,
+            file_refused: false,
+        };
         attempt.head(reply, &mut self.budget, node)
     }
 

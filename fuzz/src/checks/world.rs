@@ -83,7 +83,7 @@ impl World {
 
     pub(super) fn node(&self) -> Node<'_> {
         let now = Now { moment: Moment::from_millis(5000), wall: UnixMillis(1_800_000_000_000) };
-        Node { rules: &self.rules, view: &self.view, control: &self.control, now }
+        Node { rules: &self.rules, view: &self.view, control: &self.control, now, file_refused: false }
     }
 }
 

@@ -13,6 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use crate::plain::{NO_PROBES, NO_QUARANTINE};
+use crate::process::{cpu, memory};
 use crate::shell::Shell;
 use crate::wait::PATIENCE;
 use crate::worker::Worker;
@@ -23,8 +24,6 @@ const MODEL: &str = "m";
 const KEY: &str = "sk-load-0123456789abcdef";
 /// Descriptors that a thousand clients and their replicas' connections take, in this process and in the worker.
 const DESCRIPTORS: u64 = 4096;
-/// Clock ticks a second in `/proc`; the same on every Linux that Rust runs on.
-const TICKS: f64 = 100.0;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -170,18 +169,6 @@ fn part(values: &mut [u32], percent: usize) -> f64 {
         return 0.0;
     }
     f64::from(*values.select_nth_unstable(at).1)
-}
-
-/// CPU seconds of a process so far.
-fn cpu(id: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
-    Some(fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS)
-}
-
-fn memory(id: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
 }
 
 fn enough_descriptors() -> Result<(), String> {

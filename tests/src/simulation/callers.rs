@@ -12,7 +12,8 @@ use appproxy_core::access::address::Peer;
 use appproxy_core::config::worker::LegacyMode;
 use appproxy_core::desired::circuit_of_name;
 use appproxy_core::exchange::{
-    Chosen, Code, Connection, Doors, Entrance, ExchangeRules, Fallbacks, Gate, KeyGate, Node as Stand, RetryBudget,
+    Chosen, Code, Connection, Doors, Entrance, ExchangeRules, FailStage, Failure, Fallbacks, Gate, KeyGate,
+    Node as Stand, RetryBudget,
 };
 use appproxy_core::secret::Secret;
 use appproxy_fixtures::wire::token;
@@ -81,6 +82,8 @@ struct Call {
     model: &'static str,
     inside: bool,
     shown: Shown,
+    /// No replica can be reached, so that all that may stand in are asked, one after the other.
+    all_fail: bool,
 }
 
 /// What became of it.
@@ -151,6 +154,7 @@ impl Callers {
             model: MODELS[turn / 5 % MODELS.len()],
             inside: !turn.is_multiple_of(3),
             shown,
+            all_fail: turn % 4 == 1,
         }
     }
 }
@@ -181,14 +185,17 @@ impl World {
         let call = self.callers.call(caller, now.wall.0);
         let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         self.totals.asked += 1;
-        let became = call.ask(node, &mut self.callers, now);
+        let (became, asked) = call.ask(node, &mut self.callers, now);
         match &became {
             Became::Sent(_) => self.totals.served += 1,
             Became::Refused(Some(Code::EndpointNotFound | Code::ModelNotFound)) => self.totals.not_found += 1,
             Became::Refused(_) => self.totals.refused += 1,
         }
         let state = node.in_force.clone();
-        call.harmless(&became, &state, now.wall.seconds())?;
+        for backend in &asked {
+            self.totals.stood_in += u64::from(&**backend == STATIC);
+            call.harmless(backend, &state, now.wall.seconds())?;
+        }
         let pulled = node.worker.standing().last_full_pull.is_some();
         call.as_expected(&became, &state, now.wall.seconds(), pulled)
     }
@@ -207,9 +214,10 @@ impl Call {
         request.body(()).map_or_else(|_| http::Request::new(()).into_parts().0, |request| request.into_parts().0)
     }
 
-    fn ask(&self, node: &mut Node, callers: &mut Callers, now: appproxy_core::time::Now) -> Became {
+    /// What became of it, and every backend that was asked.
+    fn ask(&self, node: &mut Node, callers: &mut Callers, now: appproxy_core::time::Now) -> (Became, Vec<Arc<str>>) {
         let token = callers.token(self.shown);
-        let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now };
+        let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now, file_refused: false };
         let address = if self.inside { [10, 0, 0, 7] } else { [192, 0, 2, 7] };
         let connection = Connection { peer: Peer::Ip(address.into()), tls: false };
         let body = Bytes::from(format!("{{\"model\": \"{}\"}}", self.model));
@@ -218,18 +226,25 @@ impl Call {
             .and_then(|gate| gate.pass(Some(ledger), stand))
             .and_then(|gated| gated.route(body, stand))
             .map(|admitted| admitted.begin(&mut RetryBudget::default(), stand));
+        let mut asked = Vec::new();
         loop {
             match next.and_then(|choosing| choosing.choose(selection, stand)) {
                 Ok(Chosen::Send(attempt, _)) => {
-                    let backend = attempt.backend().name.clone();
-                    let _ = attempt.gone();
-                    return Became::Sent(backend);
+                    asked.push(attempt.backend().name.clone());
+                    if !self.all_fail {
+                        let _ = attempt.gone();
+                        break;
+                    }
+                    next = attempt.failed(FailStage::Connect, Failure::Broke, &mut RetryBudget::default(), stand);
                 }
                 Ok(Chosen::Elsewhere(choosing)) => next = Ok(choosing),
                 Ok(Chosen::Queue(_)) => unreachable!("no bounds are configured"),
-                Err(answer) => return Became::Refused(answer.outcome.denial),
+                Err(answer) if asked.is_empty() => return (Became::Refused(answer.outcome.denial), asked),
+                Err(_) => break,
             }
         }
+        let first = asked.first().cloned().unwrap_or_default();
+        (Became::Sent(first), asked)
     }
 
     /// Whether a circuit opens to this call, and if not, what is said.
@@ -249,15 +264,14 @@ impl Call {
         }
     }
 
-    /// The invariant, for whatever was sent anywhere.
-    fn harmless(&self, became: &Became, state: &State, now: i64) -> Result<(), Broken> {
-        let Became::Sent(backend) = became else { return Ok(()) };
+    /// The invariant, for whatever was sent to a backend.
+    fn harmless(&self, backend: &str, state: &State, now: i64) -> Result<(), Broken> {
         let rule = "no request without a valid credential reaches a private circuit's replica or a fallback";
         let asked = |circuit: &Circuit| self.label.is_none_or(|label| circuit.label.as_deref() == Some(label));
         let mut open = state.circuits.iter().filter(|(id, circuit)| self.judged(**id, circuit, now).is_ok());
         let right = match circuit_of_name(backend) {
             Some(to) => open.any(|(id, circuit)| *id == to.0 && asked(circuit)),
-            None => &**backend == STATIC && open.any(|(_, circuit)| asked(circuit)),
+            None => backend == STATIC && open.any(|(_, circuit)| asked(circuit)),
         };
         must(right, rule, || format!("{self:?} to {backend}: {:?}", state.circuits))
     }

@@ -17,6 +17,8 @@ pub struct Totals {
     pub asked: u64,
     /// Those that reached a replica.
     pub served: u64,
+    /// Requests of a circuit's callers that a fallback was asked for.
+    pub stood_in: u64,
     /// Those answered 404 `model_not_found`.
     pub not_found: u64,
     /// Those refused for their key.
@@ -51,6 +53,7 @@ impl Totals {
             (&mut self.changes, other.changes),
             (&mut self.asked, other.asked),
             (&mut self.served, other.served),
+            (&mut self.stood_in, other.stood_in),
             (&mut self.not_found, other.not_found),
             (&mut self.refused, other.refused),
             (&mut self.acks, other.acks),

@@ -18,6 +18,7 @@ use appproxy_fixtures::replica::Behaviour;
 use serde_json::json;
 
 use crate::http::Request;
+use crate::process;
 use crate::shell::Shell;
 use crate::wait::{self, PATIENCE};
 use crate::world::World;
@@ -166,10 +167,10 @@ pub fn run(plan: &Plan) -> Report {
             next_bus += Duration::from_secs(60);
         }
         if memory.is_none() && began.elapsed() > SETTLED {
-            memory = resident(world.program().id());
+            memory = process::memory(world.program().id());
         }
     }
-    let memory = memory.and_then(|settled| Some((settled, resident(world.program().id())?)));
+    let memory = memory.and_then(|settled| Some((settled, process::memory(world.program().id())?)));
     shared.stop.store(true, Ordering::Relaxed);
     for thread in threads {
         thread.join().expect("a client or a troublemaker panicked");
@@ -210,11 +211,4 @@ fn in_flight_at_the_end(world: &World) -> u64 {
         thread::sleep(Duration::from_millis(50));
     }
     in_flight() as u64
-}
-
-/// Kilobytes of resident memory of a process (Linux only).
-fn resident(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().trim_end_matches("kB").trim().parse().ok()
 }

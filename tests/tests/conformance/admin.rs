@@ -238,6 +238,23 @@ pub(crate) fn the_state_shows_everything_but_secrets(shell: Shell) {
     }
 }
 
+pub(crate) fn a_key_is_shown_with_when_it_was_last_seen(shell: Shell) {
+    let world = guarded(shell).start();
+    assert_eq!(world.key("seen", "sk-seen", json!({"allowed_models": ["none"]})), "acked");
+    let last_seen = |id: &str| {
+        let state = state(&world);
+        let keys = state["keys"].as_array().expect("keys").clone();
+        let key = keys.into_iter().find(|key| key["id"] == id);
+        key.unwrap_or_else(|| panic!("{id} is not shown: {state}"))["last_seen_seconds_ago"].clone()
+    };
+    assert_eq!((last_seen("seen"), last_seen("all")), (Value::Null, Value::Null));
+    // A refusal is a sight of it as well; a key that is none is no sight of any.
+    assert_eq!(world.chat("sk-seen", "chat").status(), 403);
+    assert_eq!(world.chat("sk-nobody", "chat").status(), 401);
+    wait::until("the key to have been seen", PATIENCE, || last_seen("seen").is_u64());
+    assert_eq!(last_seen("all"), Value::Null);
+}
+
 pub(crate) fn check_prints_the_schema_and_the_reference_of_every_key(shell: Shell) {
     let print = |what: &[&str]| {
         let Output { status, stdout, stderr } = shell.command(["check"]).unwrap().args(what).output().unwrap();

@@ -105,6 +105,7 @@ pub(crate) fn a_body_that_stands_still_is_408_and_a_client_that_leaves_in_it_is_
     let answer = client.answer().unwrap();
     assert_eq!(answer.status(), 408, "{}", answer.text());
     assert!(answer.text().contains("\"type\":\"error\""), "{}", answer.text());
+    world.worker().log().wait_for("status=408", PATIENCE);
     let mark = world.worker().log().mark();
     let mut client = Connection::open(world.data(), PATIENCE).unwrap();
     client.send_raw(half).unwrap();

@@ -7,7 +7,7 @@ use appproxy_tests::puppet::Visit;
 use appproxy_tests::setup::Setup;
 use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
-use appproxy_tests::world::{World, chat, streamed_chat};
+use appproxy_tests::world::{World, chat, endpoint, streamed_chat};
 use serde_json::json;
 
 /// A world with one stream running.
@@ -96,6 +96,27 @@ pub(crate) fn h4_past_the_shutdown_timeout_streams_are_cut_and_say_so(shell: She
     assert_eq!(world.program().wait_exit(PATIENCE).code(), Some(0));
     assert_eq!(nodes(&world), 0, "the coordinator was told");
     visit.wait_closed(PATIENCE);
+}
+
+pub(crate) fn h4_a_stream_ends_well_though_its_replica_was_taken_away(shell: Shell) {
+    let (world, mut client, mut visit) = streaming(shell.setup());
+    // First no route to it is left, then its circuit goes, then its publication.
+    world.set_routes(9, &[]);
+    world.wait_chat("sk-all", "puppet", 503, PATIENCE);
+    visit.chunk("data: 2\n\n");
+    assert_eq!(client.event().unwrap().unwrap().data, "2");
+    world.done("DELETE", &format!("/dev/circuits/{}", endpoint(9)), &serde_json::Value::Null);
+    assert_eq!(world.unpublish("puppet"), "acked");
+    world.wait_chat("sk-all", "puppet", 404, PATIENCE);
+    assert_eq!(world.metric("appproxy_requests_in_flight"), 1.0);
+    visit.chunk("data: [DONE]\n\n");
+    visit.say("0\r\n\r\n");
+    assert_eq!(client.event().unwrap().unwrap().data, "[DONE]");
+    assert_eq!(client.event().unwrap(), None, "the stream ends as it should");
+    wait::until("nothing to be in flight", PATIENCE, || world.metric("appproxy_requests_in_flight") == 0.0);
+    // What it did is counted, and no series is kept for what is gone.
+    let text = world.metrics();
+    assert!(text.contains("model=\"removed\",backend=\"removed\",status=\"200\""), "{text}");
 }
 
 pub(crate) fn a_coordinator_that_is_gone_does_not_hold_a_worker_up(shell: Shell) {

@@ -41,6 +41,7 @@ macro_rules! every_scenario {
             }
             admin {
                 a_drained_backend_gets_no_request_until_it_is_undrained = "drain-unheard",
+                a_key_is_shown_with_when_it_was_last_seen = "keys-unseen",
                 a_variable_takes_the_place_of_a_key_of_the_file = "overrides-unread",
                 check_prints_the_schema_and_the_reference_of_every_key = "section-untold",
                 explain_says_beforehand_what_a_request_meets = "explain-forgets-key",
@@ -109,6 +110,7 @@ macro_rules! every_scenario {
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up = "notice-too-long",
                 a_second_signal_ends_it_at_once_with_1 = "cut-at-once",
                 h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last = "cut-at-once",
+                h4_a_stream_ends_well_though_its_replica_was_taken_away = "route-update-unheard",
                 h4_past_the_shutdown_timeout_streams_are_cut_and_say_so = "never-cut",
                 one_node_leaves_and_the_other_serves_on = "acks-withheld",
             }
@@ -145,6 +147,7 @@ macro_rules! every_scenario {
             reloading {
                 a_backend_has_retries_of_its_own = "retry-override-ignored",
                 c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended = "reload-unheard",
+                c1_a_refused_file_is_told_everywhere_and_its_mistakes_to_operators_alone = "refusal-untold",
                 c2_a_reload_counts_at_once_and_names_what_needs_a_restart = "reload-unheard",
                 static_backends_come_and_go_and_what_goes_drains = "reload-unheard",
             }
@@ -176,10 +179,12 @@ macro_rules! every_scenario {
                 s4_when_the_caller_leaves_the_work_stops = "leaving-unnoticed",
                 s5_comments_pass_as_comments_without_waiting_for_content = "pieces-held-back",
                 s6_usage_comes_as_the_replica_sends_it_and_is_asked_for_by_the_client_alone = "body-written-anew",
+                tokens_are_counted_as_answers_state_them = "usage-unread",
                 s8_chunked_answers_arrive_whole_and_the_connection_is_used_again = "pieces-made-text",
             }
             wire {
                 w1_packed_bodies_are_understood_before_the_model_is_read = "coding-forgotten",
+                w2_the_gemini_path_has_the_same_limit = "body-size-off-by-one",
                 w2_one_configured_body_limit_to_the_byte_on_every_route = "body-size-off-by-one",
             }
             through {
@@ -188,6 +193,7 @@ macro_rules! every_scenario {
                 an_upload_goes_on_piece_by_piece = "uploads-held",
                 every_path_and_method_goes_through_untouched = "credential-forwarded",
                 idle_connections_to_a_replica_go_with_it = "idle-kept",
+                s3_a_cut_answer_of_an_application_never_looks_finished = "clean-end",
                 until_the_first_pull_no_host_is_known_to_be_wrong = "ready-at-once",
                 until_the_model_is_known_other_paths_pass = "held-serves",
                 what_lists_no_models_is_opaque = "opaque-held",

@@ -14,7 +14,7 @@ use appproxy_tests::shell::DEFECT_VARIABLE;
 use crate::{PAIRS, SHELLS};
 
 /// Scenarios at once: they wait more than they work.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 
 #[test]
 fn every_defect_is_noticed_by_a_scenario() {

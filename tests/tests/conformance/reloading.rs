@@ -81,6 +81,42 @@ pub(crate) fn c1_a_bad_file_changes_nothing_and_is_forgotten_once_it_is_mended(s
     wait::until("the linked file to count", PATIENCE, || world.send(&large()).status() == 200);
 }
 
+pub(crate) fn c1_a_refused_file_is_told_everywhere_and_its_mistakes_to_operators_alone(shell: Shell) {
+    let mut world = shell.setup().start();
+    let page = |world: &World, path: &str| world.page(path);
+    let refusal = |world: &World| {
+        let state = Request::get("/admin/state").send(world.admin()).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&state.body).unwrap()
+    };
+    assert_eq!(page(&world, "/health")["status"], "healthy");
+    assert_eq!(
+        (&page(&world, "/status")["config_accepted"], &refusal(&world)["config_refusal"]),
+        (&json!(true), &json!(null))
+    );
+    rewrite(&mut world, |text| format!("{text}api_keys: {{keys: [{{id: x, key: sk-MARKED-in-the-file, nope: 1}}]}}\n"));
+    hang_up(&mut world);
+    wait::until("the file to be refused", PATIENCE, || reloads(&world, "refused") >= 1.0);
+    let health = page(&world, "/health");
+    assert_eq!(health["status"], "degraded");
+    assert_eq!(health["reasons"], json!(["the configuration file was refused, and the one before it is in force"]));
+    assert_eq!(page(&world, "/status")["config_accepted"], false);
+    assert_eq!(world.send(&Request::get("/readyz")).status(), 200, "it serves as before");
+    let state = refusal(&world);
+    let told = state["config_refusal"]["problems"].as_str().unwrap_or_default();
+    assert!(told.contains("nope") && told.contains("line "), "{state}");
+    assert_eq!(state["health"], health);
+    assert!(state["notices"].as_array().unwrap().iter().any(|notice| notice["code"] == "config_refused"), "{state}");
+    assert!(!state.to_string().contains("MARKED"), "{state}");
+    // It is mended.
+    rewrite(&mut world, |text| text);
+    hang_up(&mut world);
+    wait::until("the good file to be accepted", PATIENCE, || page(&world, "/health")["status"] == "healthy");
+    assert_eq!(
+        (&page(&world, "/status")["config_accepted"], &refusal(&world)["config_refusal"]),
+        (&json!(true), &json!(null))
+    );
+}
+
 pub(crate) fn static_backends_come_and_go_and_what_goes_drains(shell: Shell) {
     let puppet = Puppet::start();
     let backends = format!(

@@ -3,6 +3,7 @@
 use appproxy_fixtures::coordinator::{Failure, Faults};
 use appproxy_fixtures::wire::{Dialect, event};
 use appproxy_tests::http::{Connection, Request};
+use appproxy_tests::scratch::Scratch;
 use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::PATIENCE;
 use appproxy_tests::world::{AUTHORITY, PASSWORD_VARIABLE, SECRET_VARIABLE, chat, endpoint, hash};
@@ -23,6 +24,8 @@ const MARKS: [&str; 10] = [
 
 pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
     let [secret, password, token, client_key, wrong, operator, backend_key, env_value, argument, query_key] = MARKS;
+    let scratch = Scratch::new("secrets").unwrap();
+    let journal = scratch.path().join("journal").display().to_string();
     let setup = shell
         .setup()
         .api_secret(secret)
@@ -32,11 +35,11 @@ pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
         .admin(&format!("token: \"{token}\""))
         .variable("OPERATOR_KEY", operator)
         .variable("BACKEND_KEY", backend_key)
-        .sections(
-            "api_keys:\n  mode: blocking\n  keys:\n    - id: ops\n      key: \"${OPERATOR_KEY}\"\nbackends:\n  \
-             - name: static\n    url: \"http://127.0.0.1:9/v1\"\n    api_key: \"${BACKEND_KEY}\"\n    \
+        .sections(&format!(
+            "journal: {{file: \"{journal}\"}}\napi_keys:\n  mode: blocking\n  keys:\n    - id: ops\n      key: \"${{OPERATOR_KEY}}\"\nbackends:\n  \
+             - name: static\n    url: \"http://127.0.0.1:9/v1\"\n    api_key: \"${{BACKEND_KEY}}\"\n    \
              models: [\"static-model\"]\nlogging:\n  level: trace\n  format: json\n",
-        );
+        ));
     let mut world = setup.prepare();
     let port = world.replica("r1", &[]);
     world.circuit(1, &[port]);
@@ -108,6 +111,38 @@ pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
     assert_eq!(metrics.status(), 200);
     assert!(metrics.text().contains("appproxy_requests_total"));
     hear(metrics.text());
+    // What operators ask the running worker, a file that was refused included.
+    let text = format!("{}fallback: {{chains: \"{backend_key}\"}}\n", world.config());
+    std::fs::write(world.worker().config(), text).unwrap();
+    world.program().signal("HUP").unwrap();
+    world.worker().log().wait_for("the configuration is refused", PATIENCE);
+    for path in [
+        "/admin/",
+        "/admin/state",
+        "/admin/explain?model=chat&key_id=client",
+        "/admin/explain?model=static-model&key_id=ops&format=json",
+    ] {
+        let answer = Request::get(path).bearer(token).send(&admin).unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        assert!(path != "/admin/state" || answer.text().contains("chains"), "{}", answer.text());
+        hear(answer.text());
+    }
+    let drain = Request::new("POST", "/admin/backends/static/drain").bearer(token).send(&admin).unwrap();
+    assert_eq!(drain.status(), 200);
+    hear(drain.text());
+    let at = format!("http://{admin}");
+    let questions =
+        [&["--model", "chat", "--key-id", "client"][..], &["--model", "static-model", "--key-id", wrong, "--json"]];
+    for question in questions {
+        let mut command = shell.command(["explain", "--admin", &at, "--token", token]).unwrap();
+        let output = command.args(question).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        // What was asked is quoted; nobody has an id like that.
+        hear(String::from_utf8_lossy(&output.stdout).replace(wrong, "the id asked for"));
+        hear(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = world.config();
+    std::fs::write(world.worker().config(), text).unwrap();
     world.redis().restart();
     world.revive_coordinator();
     assert_eq!(world.worker().terminate(PATIENCE).code(), Some(0));
@@ -119,7 +154,6 @@ pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
         ("OPERATOR_KEY", operator),
         ("BACKEND_KEY", backend_key),
     ];
-    let scratch = appproxy_tests::scratch::Scratch::new("secrets").unwrap();
     for (name, text) in
         [("good", world.config()), ("bad", world.config().replace("heartbeat_period", "heartbeat_perod"))]
     {
@@ -134,6 +168,16 @@ pub(crate) fn no_secret_shows_in_logs_metrics_pages_or_answers(shell: Shell) {
         );
         hear(String::from_utf8_lossy(&output.stdout).into_owned());
         hear(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+
+    // The journal, and what is made of it.
+    let written = std::fs::read_to_string(&journal).unwrap();
+    assert!(written.lines().count() > 20 && written.contains("static"), "a whole journal: {written:.300}");
+    hear(written);
+    for view in [&[][..], &["--state"], &["--diff", "0", "20"]] {
+        let output = shell.command(["replay", &journal]).unwrap().args(view).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        hear(String::from_utf8_lossy(&output.stdout).into_owned());
     }
 
     let log = world.worker().log().lines().join("\n");

@@ -6,7 +6,7 @@ use appproxy_fixtures::replica::Behaviour;
 use appproxy_tests::http::{Connection, Request};
 use appproxy_tests::puppet::{Puppet, Visit};
 use appproxy_tests::shell::Shell;
-use appproxy_tests::wait;
+use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::world::{World, chat, streamed_chat};
 
 /// Long enough for a loaded machine, short enough to tell "at once" from "at the next time-out".
@@ -106,6 +106,42 @@ pub(crate) fn s6_usage_comes_as_the_replica_sends_it_and_is_asked_for_by_the_cli
         visit.say("0\r\n\r\n");
         assert_eq!(client.answer().unwrap().text(), said);
     }
+}
+
+pub(crate) fn tokens_are_counted_as_answers_state_them(shell: Shell) {
+    let (world, puppet) = shell.setup().start_with_puppet();
+    let tokens = |kind: &str| {
+        let of_kind = |line: &str| line.contains("model=\"puppet\"") && line.contains(&format!("kind=\"{kind}\""));
+        let text = world.metrics();
+        let lines = text.lines().filter(|line| line.starts_with("appproxy_tokens_total{") && of_kind(line));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    let whole = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20,"total_tokens":23}}"#;
+    let mut client = chat("puppet").bearer("sk-all").open(world.data()).unwrap();
+    puppet.visit().answer(whole);
+    assert_eq!(client.answer().unwrap().text(), whole);
+    let last = r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":4000}}"#;
+    let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":50000,"output_tokens":1}}}"#;
+    let delta = r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":600000}}"#;
+    for (path, events) in [("/v1/chat/completions", [last, "[DONE]"]), ("/v1/messages", [start, delta])] {
+        let body = r#"{"model":"puppet","max_tokens":9,"stream":true,"messages":[]}"#;
+        let mut client = Request::post_json(path, body).bearer("sk-all").open(world.data()).unwrap();
+        let mut visit = puppet.visit();
+        visit.begin_events();
+        assert_eq!(client.head().unwrap().status, 200);
+        for event in events {
+            // Every piece passes before the next one comes, wherever it is cut.
+            let (before, after) = event.split_at(event.len() / 2);
+            visit.chunk(format!("data: {before}"));
+            visit.chunk(format!("{after}\n\n"));
+            assert_eq!(client.event().unwrap().unwrap().data, event);
+        }
+        visit.say("0\r\n\r\n");
+        assert!(client.event().unwrap().is_none());
+    }
+    wait::until("what was stated to be counted", PATIENCE, || {
+        (tokens("input"), tokens("output")) == (50_103.0, 604_020.0)
+    });
 }
 
 pub(crate) fn s8_chunked_answers_arrive_whole_and_the_connection_is_used_again(shell: Shell) {

@@ -50,6 +50,43 @@ pub(crate) fn every_path_and_method_goes_through_untouched(shell: Shell) {
     assert_eq!(shown(&world), 1);
 }
 
+pub(crate) fn s3_a_cut_answer_of_an_application_never_looks_finished(shell: Shell) {
+    let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
+    let puppet = Puppet::start();
+    world.wildcard(1, "app", &[puppet.port()], json!({"open_to_public": true}));
+    world.start_worker();
+    // The worker asks for the models now and then; nobody answers.
+    let asked = || loop {
+        let visit = puppet.visit();
+        if visit.line().starts_with("POST /app/run") {
+            break visit;
+        }
+    };
+    let host = host("app");
+    for (head, said) in [
+        ("Content-Length: 100", "sixty bytes of a hundred"),
+        ("Transfer-Encoding: chunked", "5\r\nhello\r\n"),
+        // What an application's events look like nobody here knows: nothing is added to them.
+        ("Content-Type: text/event-stream\r\nTransfer-Encoding: chunked", "9\r\ndata: 1\n\n\r\n"),
+    ] {
+        let request = Request::new("POST", "/app/run").header("Host", &host).body("{}");
+        let mut client = request.open(world.data()).unwrap();
+        let mut visit = asked();
+        visit.say(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{said}"));
+        assert_eq!(client.head().unwrap().status, 200);
+        drop(visit);
+        let cut = client.rest().unwrap_err();
+        assert_eq!(cut.kind(), std::io::ErrorKind::UnexpectedEof, "{head}: {cut}");
+    }
+    wait::until("three answers to be counted as cut", PATIENCE, || {
+        world.metric("appproxy_responses_cut_total{by=\"upstream_broke\"}") == 3.0
+    });
+    // Not yet answered: a real status. It may have acted: were it asked again, no answer would come.
+    let mut client = Request::new("POST", "/app/run").header("Host", &host).body("{}").open(world.data()).unwrap();
+    drop(asked());
+    refused(&client.answer().unwrap(), 502, "upstream_error");
+}
+
 pub(crate) fn a_websocket_goes_through_and_no_other_upgrade_does(shell: Shell) {
     let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
     let puppet = Puppet::start();
@@ -148,8 +185,8 @@ pub(crate) fn idle_connections_to_a_replica_go_with_it(shell: Shell) {
     let (puppet, other) = (Puppet::start(), Puppet::start());
     world.wildcard(1, "app", &[puppet.port()], json!({}));
     world.start_worker();
-    // The worker asks for the models first; nobody answers.
-    drop(puppet.visit());
+    puppet.visit().answer(r#"{"object": "list", "data": [{"id": "qwen", "object": "model"}]}"#);
+    wait::until("the model is known", PATIENCE, || world.at_apex(Request::get("/v1/models")).text().contains("qwen"));
     let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
     let mut kept: Option<Visit> = None;
     for _ in 0..2 {

@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use appproxy_tests::http::{Answer, Request};
+use appproxy_tests::plain::{NO_PROBES, Plain};
+use appproxy_tests::puppet::Puppet;
 use appproxy_tests::shell::Shell;
+use appproxy_tests::wait::PATIENCE;
 use appproxy_tests::world::World;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -100,4 +103,55 @@ pub(crate) fn w2_one_configured_body_limit_to_the_byte_on_every_route(shell: She
         {"type": "image_url", "image_url": {"url": picture}}]}]});
     let answer = world.send(&Request::post_json("/v1/chat/completions", &body.to_string()).bearer("sk-all"));
     assert_eq!(answer.status(), 200, "{}", answer.text().get(..300).unwrap_or_default());
+}
+
+/// `model` stands in the path there, so that nothing needs the body but the replica; its limit is the same.
+pub(crate) fn w2_the_gemini_path_has_the_same_limit(shell: Shell) {
+    let puppet = Puppet::start();
+    let port = puppet.port();
+    let backend =
+        format!("  - {{name: vendor, type: gemini, url: \"http://127.0.0.1:{port}/v1beta\", models: [chat]}}\n");
+    // `Plain` begins with a server section of its own.
+    let limit = [("APPPROXY__SERVER__MAX_BODY_SIZE", "64KiB")];
+    let mut world = Plain::start_given(shell, &[], &backend, NO_PROBES, &limit);
+    let mut refused = 0.0;
+    let verbs = ["generateContent", "streamGenerateContent?alt=sse", "countTokens", "embedContent"];
+    for (verb, chunked) in verbs.into_iter().flat_map(|verb| [(verb, false), (verb, true)]) {
+        let path = format!("/v1beta/models/chat:{verb}");
+        for (length, packed) in
+            [(LIMIT - 1, false), (LIMIT, false), (LIMIT + 1, false), (LIMIT, true), (LIMIT + 1, true)]
+        {
+            let over = length > LIMIT;
+            let plain = sized(length).replace("\"model\":\"chat\"", "\"other\":\"chat\"");
+            let body = if packed { gzip(plain.as_bytes()) } else { plain.clone().into_bytes() };
+            let request = Request::new("POST", &path).header("Content-Type", "application/json");
+            let request = if packed { request.header("Content-Encoding", "gzip") } else { request };
+            let request = if chunked {
+                let framed = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+                request.header("Transfer-Encoding", "chunked").body(framed)
+            } else {
+                request.body(body)
+            };
+            let mut client = request.open(world.data()).unwrap();
+            if !over {
+                let visit = puppet.visit();
+                assert!(visit.body() == plain.as_bytes(), "{path} {length}: {} bytes came", visit.body().len());
+                visit.answer("{}");
+            }
+            let answer = client.answer().unwrap();
+            assert_eq!(answer.status(), if over { 413 } else { 200 }, "{path} {length} {packed}: {}", answer.text());
+            if over {
+                let told: serde_json::Value = serde_json::from_str(&answer.text()).unwrap();
+                assert_eq!(
+                    (&told["error"]["code"], &told["error"]["status"]),
+                    (&413.into(), &"INVALID_ARGUMENT".into())
+                );
+                refused += 1.0;
+            }
+        }
+    }
+    assert!(!puppet.was_visited(), "what is too large is no replica's business");
+    assert_eq!(world.metric("appproxy_refusals_total{reason=\"body_too_large\"}"), refused);
+    let line = world.worker().log().wait_for("status=413", PATIENCE);
+    assert!(line.contains("path=\"/v1beta/models/chat:generateContent\""), "{line}");
 }

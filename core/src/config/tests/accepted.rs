@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::super::api_keys::KeyMode;
 use super::super::backends::BackendType;
-#[cfg(feature = "appproxy-router")]
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
 use super::super::describe;
 use super::super::logging::{LogFormat, LogLevel};
 use super::super::routing::{RewriteModel, Strategy, Weights};

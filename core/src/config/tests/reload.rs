@@ -22,7 +22,7 @@ fn what_changes_counts_now_or_is_named() {
     let made = plan(&running, read.clone());
     assert_eq!(made.restart, ["admin.bind_address", "journal", "server.bind_address", "server.tls"]);
     assert_eq!(made.applied, ["admin.token", "backends", "logging", "server.max_body_size"]);
-    assert_eq!(made.rekeyed, ["b".into()], "one that comes has no other credential");
+    assert_eq!(made.rekeyed, [std::sync::Arc::<str>::from("b")], "one that comes has no other credential");
     // In force is the file, but for what needs a restart: read once more, only that is named again.
     assert_eq!((&made.config.backends, &made.config.server.bind), (&read.backends, &running.server.bind));
     let again = plan(&made.config, read);

@@ -1,0 +1,106 @@
+//! One decision of the data plane: gate, peek, selection and headers of a chat request.
+
+use std::sync::Arc;
+
+use appproxy_core::access::address::Peer;
+use appproxy_core::access::rate_ledger::RateLedger;
+use appproxy_core::desired::Rules;
+use appproxy_core::exchange::selection::Selection;
+use appproxy_core::exchange::{
+    Chosen, Connection, Control, ExchangeRules, Gate, KeyGate, Node, RetryBudget, token_hash,
+};
+use appproxy_core::secret::Secret;
+use appproxy_core::seed::{Draws, Seed};
+use appproxy_core::serving::{Serving, ServingSettings, ServingView};
+use appproxy_core::time::{Moment, Now, UnixMillis};
+use appproxy_core::wire::key::ApiKey;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::request::Parts;
+
+use crate::states::{self, circuit, key, publication, route};
+
+const KEY: &str = "sk-bench";
+
+pub(crate) struct World {
+    rules: ExchangeRules,
+    view: Arc<ServingView>,
+    control: Control,
+    ledger: RateLedger,
+    selection: Selection,
+    budget: RetryBudget,
+    draws: Draws,
+}
+
+impl World {
+    /// Two endpoints of four and eight replicas, and a key with a rate limit.
+    pub(crate) fn new() -> Self {
+        let replicas = |number: u128, count: u128| {
+            circuit(number, number, (0..count).map(|at| route(10 * number + at, 1.0)).collect())
+        };
+        let model = publication("bench", &["alias"], &[(1, 0.7), (2, 0.3)]);
+        let mut desired = states::desired(vec![replicas(1, 4), replicas(2, 8)], vec![model]);
+        let key = ApiKey {
+            token_hash: token_hash(&Secret::new(KEY)),
+            expires_at: Some(UnixMillis(i64::MAX)),
+            rate_limit: Some(u32::MAX),
+            ..key("bench", 0, &[])
+        };
+        desired.replace_keys([(key.key_id.clone(), key)].into());
+        let mut serving = Serving::new(&ServingSettings { rules: Rules::Router, ..ServingSettings::default() });
+        let touched = desired.take_touched();
+        let _ = serving.update(&desired, &touched);
+        Self {
+            rules: ExchangeRules { key_gate: KeyGate::Published, ..ExchangeRules::default() },
+            view: serving.view().clone(),
+            control: Control::Alone { leaving: false },
+            ledger: RateLedger::new(),
+            selection: Selection::new(),
+            budget: RetryBudget::new(),
+            draws: Draws::new(Seed::from_number(7)),
+        }
+    }
+
+    /// From a request's head and body to the replica it goes to.
+    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Chosen> {
+        let Self { rules, view, control, ledger, selection, budget, draws } = self;
+        let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
+        let node = Node { rules, view, control, now, file_refused: false };
+        let connection = Connection { peer: Peer::Ip([192, 0, 2, 1].into()), tls: false };
+        let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
+        let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok();
+        assert!(matches!(chosen, Some(Chosen::Send(..))), "the request is let through and sent");
+        chosen
+    }
+}
+
+/// A head as a server reads it: the values are parts of one buffer.
+pub(crate) fn head() -> Parts {
+    let lines: [(HeaderName, String); 6] = [
+        (HOST, "models.example.com".to_owned()),
+        (AUTHORIZATION, format!("Bearer {KEY}")),
+        (CONTENT_TYPE, "application/json".to_owned()),
+        (USER_AGENT, "OpenAI/Python 1.99.0".to_owned()),
+        (ACCEPT, "application/json".to_owned()),
+        (CONTENT_LENGTH, "2048".to_owned()),
+    ];
+    let mut buffer = Bytes::from(lines.iter().map(|(_, value)| value.as_str()).collect::<String>());
+    // Shared from the start, as the buffer of a connection is.
+    let _other = buffer.clone();
+    let request = lines.into_iter().fold(http::Request::post("/v1/chat/completions"), |request, (name, value)| {
+        request.header(name, HeaderValue::from_maybe_shared(buffer.split_to(value.len())).expect("plain text"))
+    });
+    request.body(()).expect("a request").into_parts().0
+}
+
+/// A chat of many messages, its model after all of them.
+pub(crate) fn body(size: usize) -> Bytes {
+    let message = r#"{"role":"user","content":"Tell me, in \"plain\" words, what a router does."}"#;
+    let mut text = format!(r#"{{"messages":[{message}"#);
+    while text.len() + message.len() + 40 < size {
+        text.push(',');
+        text.push_str(message);
+    }
+    text.push_str(r#"],"model":"bench","stream":true}"#);
+    text.into()
+}
