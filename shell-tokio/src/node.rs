@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
 use appproxy_core::serving::ChangeSet;
@@ -75,11 +76,16 @@ impl Node {
 
     /// Puts a view in force, and other rules with it if there are: one pointer.
     pub(crate) fn apply(&self, view: &Arc<ServingView>, rules: Option<Arc<ExchangeRules>>, changes: &ChangeSet) {
-        let rules = rules.unwrap_or_else(|| self.rules());
+        let (before, rules) = (self.view(), rules.unwrap_or_else(|| self.rules()));
         self.in_force.store(Arc::new(InForce { rules, view: view.clone() }));
         if !changes.removed.is_empty() {
             self.states.forget_absent(view);
-            self.upstream.load().forget(&changes.removed);
+        }
+        if !has(Defect::IdleKept) {
+            // A replica at another address is another one, whatever its name.
+            let address = |view: &ServingView, name| view.backend(name).map(|it| (it.host.clone(), it.port));
+            let moved = changes.updated.iter().filter(|name| address(&before, name) != address(view, name));
+            self.upstream.load().forget(changes.removed.iter().chain(moved));
         }
         self.witness.forget(&changes.removed);
         let gone: Vec<_> = changes.names.iter().filter(|name| !view.names_model(name)).cloned().collect();

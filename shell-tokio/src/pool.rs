@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Closes the connections of backends that are gone; those under way end with their answers.
-    pub(crate) fn forget(&self, backends: &[Arc<str>]) {
+    pub(crate) fn forget<'a>(&self, backends: impl Iterator<Item = &'a Arc<str>>) {
         for backend in backends {
             if let Some(slot) = lock(part(&self.0, backend)).remove(backend) {
                 slot.close();

@@ -34,8 +34,8 @@ impl Upstream {
         Ok(Self { pool: Pool::start(), tls: Arc::new(tls::client_config(None)?), connect_timeout })
     }
 
-    /// Closes the idle connections of backends that are gone.
-    pub(crate) fn forget(&self, backends: &[Arc<str>]) {
+    /// Closes the idle connections of backends that are gone or elsewhere.
+    pub(crate) fn forget<'a>(&self, backends: impl Iterator<Item = &'a Arc<str>>) {
         self.pool.forget(backends);
     }
 

@@ -73,6 +73,8 @@ defects! {
     OpaqueHeld = "opaque-held",
 
     // What reaches the replica.
+    /// Connections to a replica that is gone wait for their next request.
+    IdleKept = "idle-kept",
     /// What goes through as it is goes on when all of it has come.
     UploadsHeld = "uploads-held",
     /// A JSON body is read and written anew.

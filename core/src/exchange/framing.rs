@@ -161,7 +161,9 @@ impl Framing {
             // Empty lines before a request are passed over (RFC 9112, 2.2).
             State::Between if matches!(byte, b'\r' | b'\n') => (1, State::Between),
             State::Between => {
-                (self.lead, self.lines, self.headers) = (Lead::default(), LengthLines::default(), 0);
+                // What stands in the lead beyond its length is never read.
+                self.lead.len = 0;
+                (self.lines, self.headers) = (LengthLines::default(), 0);
                 self.method(rest)?
             }
             State::Method => self.method(rest)?,
@@ -275,8 +277,23 @@ fn run_of(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|byte| !belongs(*byte)).unwrap_or(bytes.len())
 }
 
-/// RFC 9110, 5.6.2.
 const fn is_token(byte: u8) -> bool {
+    TOKEN[byte as usize]
+}
+
+/// Each byte of a name is looked up, not compared.
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < u8::MAX {
+        table[byte as usize] = belongs_in_token(byte);
+        byte += 1;
+    }
+    table
+};
+
+/// RFC 9110, 5.6.2.
+const fn belongs_in_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
@@ -342,9 +359,11 @@ impl Lead {
     }
 
     fn see(&mut self, run: &[u8]) {
-        for (place, byte) in self.bytes.iter_mut().skip(self.len).zip(run) {
-            *place = *byte;
-            self.len += 1;
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let fits = room.len().min(run.len());
+        if let (Some(room), Some(run)) = (room.get_mut(..fits), run.get(..fits)) {
+            room.copy_from_slice(run);
+            self.len += fits;
         }
     }
 

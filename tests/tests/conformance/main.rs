@@ -192,6 +192,7 @@ macro_rules! every_scenario {
                 a_wildcard_worker_registers_is_acked_and_leaves = "acks-withheld",
                 an_upload_goes_on_piece_by_piece = "uploads-held",
                 every_path_and_method_goes_through_untouched = "credential-forwarded",
+                idle_connections_to_a_replica_go_with_it = "idle-kept",
                 s3_a_cut_answer_of_an_application_never_looks_finished = "clean-end",
                 until_the_first_pull_no_host_is_known_to_be_wrong = "ready-at-once",
                 until_the_model_is_known_other_paths_pass = "held-serves",

@@ -1,10 +1,12 @@
 //! What goes through a circuit's host as it is, and the life of a wildcard worker (worker-protocol 4.1, 4.2; data-plane 3).
 
+use std::time::Duration;
+
 use appproxy_fixtures::coordinator::{Failure, Faults};
 use appproxy_fixtures::replica::Behaviour;
 use appproxy_fixtures::wire::Dialect;
 use appproxy_tests::http::{Connection, Request};
-use appproxy_tests::puppet::Puppet;
+use appproxy_tests::puppet::{Puppet, Visit};
 use appproxy_tests::shell::Shell;
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::wildcard::{any_chat, host};
@@ -175,6 +177,39 @@ pub(crate) fn an_upload_goes_on_piece_by_piece(shell: Shell) {
     assert_eq!(visit.hear(10), b"5\r\nfirst\r\n");
     drop(client);
     visit.wait_closed(PATIENCE);
+}
+
+/// A replica that is gone is let go of at once: what waits for a next request to it is closed.
+pub(crate) fn idle_connections_to_a_replica_go_with_it(shell: Shell) {
+    let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
+    let (puppet, other) = (Puppet::start(), Puppet::start());
+    world.wildcard(1, "app", &[puppet.port()], json!({}));
+    world.start_worker();
+    puppet.visit().answer(r#"{"object": "list", "data": [{"id": "qwen", "object": "model"}]}"#);
+    wait::until("the model is known", PATIENCE, || world.at_apex(Request::get("/v1/models")).text().contains("qwen"));
+    let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
+    let mut kept: Option<Visit> = None;
+    for _ in 0..2 {
+        client.send_raw(format!("GET /kept HTTP/1.1\r\nHost: {}\r\n\r\n", host("app")).as_bytes()).unwrap();
+        let mut visit = match kept.take() {
+            Some(mut visit) => {
+                visit.next_request().expect("the same connection serves again");
+                visit
+            }
+            None => puppet.visit(),
+        };
+        assert!(visit.line().starts_with("GET /kept"), "{}", visit.head());
+        visit.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        assert_eq!(client.answer().unwrap().text(), "ok");
+        kept = Some(visit);
+    }
+    world.done(
+        "PUT",
+        &format!("/dev/circuits/{}/routes", endpoint(1)),
+        &json!({"routes": [{"kernel_host": "127.0.0.1", "kernel_port": other.port()}]}),
+    );
+    // Idling would close it after 4 s.
+    kept.expect("a connection").wait_closed(Duration::from_secs(3));
 }
 
 /// 4.2: a circuit is held until its model is known; what needs none passes.
