@@ -25,6 +25,8 @@ pub(crate) struct Begun {
     pub(crate) committed: Committed,
     pub(crate) head: ReplyHead,
     pub(crate) body: Answering,
+    /// The request's own body, which may still be on its way.
+    pub(crate) upload: Option<Upload>,
     pub(crate) freeing: Option<Freeing>,
 }
 
@@ -65,7 +67,7 @@ pub(crate) async fn answered(
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 match node.see(|seen| attempt.head(parts, &mut node.states.budget(), seen))? {
-                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, freeing }),
+                    Head::Commit(committed, head) => return Ok(Begun { committed, head, body, upload, freeing }),
                     Head::Again(choosing) => choosing,
                     Head::Explain(explained) => {
                         // In a box, like all that is rare: what every request carries along stays small.
@@ -78,11 +80,7 @@ pub(crate) async fn answered(
             Err((stage, failure)) => {
                 match upload.as_ref().and_then(Upload::stopped) {
                     Some(Stopped::Refused(denial)) => return Err(attempt.refuse(&denial)),
-                    // Whoever carries its connection drops us now.
-                    Some(Stopped::Gone) => {
-                        let gone = pin!(core::future::pending());
-                        return Held::new(node, began, attempt).through(gone).await.map(|(_, never)| never);
-                    }
+                    Some(Stopped::Gone) => return Err(attempt.broken_off()),
                     None => {}
                 }
                 node.see(|seen| attempt.failed(stage, failure, &mut node.states.budget(), seen))?

@@ -82,11 +82,7 @@ async fn exchange<B: Coming>(
     let (bytes, room) = match collected {
         Ok(collected) => collected,
         Err(Stopped::Refused(denial)) => return Err(gated.refuse(&denial)),
-        Err(Stopped::Gone) => {
-            record(node, &gated.gone(), began, None);
-            // Nobody reads it.
-            return Ok(Response::new(whole("")));
-        }
+        Err(Stopped::Gone) => return Err(gated.broken_off()),
     };
 
     let (admitted, room) = match gated.is_packed() {
@@ -100,13 +96,13 @@ async fn exchange<B: Coming>(
 
 /// The answer of a replica.
 fn passed_on(node: &Arc<Node>, pace: &Pace, began: Instant, in_flight: Held, begun: Begun) -> Response<Body> {
-    let Begun { committed, head, body, freeing } = begun;
+    let Begun { committed, head, body, upload, freeing } = begun;
     let counts = (in_flight, freeing);
     let mut response = if committed.is_upgrade() {
         pace.upgrade(Tunnel::new(body.into_lane(), committed, node.clone(), began, counts));
         Response::new(whole(""))
     } else {
-        Response::new(Either::Right(Box::new(Relay::new(body, committed, node.clone(), began, counts))))
+        Response::new(Either::Right(Box::new(Relay::new(body, upload, committed, node.clone(), began, counts))))
     };
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;

@@ -18,10 +18,12 @@ use crate::executor::{Instant, Timer};
 use crate::lane::Answering;
 use crate::node::Node;
 use crate::part::Part;
+use crate::upload::Upload;
 
 /// A replica's answer on its way to the client. Dropping it drops the replica's body, which cancels the request there.
 pub(crate) struct Relay {
     upstream: Answering,
+    upload: Option<Upload>,
     /// Taken when the end is recorded.
     committed: Option<Committed>,
     node: Arc<Node>,
@@ -50,6 +52,7 @@ impl Relay {
     /// Passes `upstream` on.
     pub(crate) fn new(
         upstream: Answering,
+        upload: Option<Upload>,
         committed: Committed,
         node: Arc<Node>,
         began: Instant,
@@ -59,7 +62,7 @@ impl Relay {
         let first_byte = began.elapsed();
         let last = Instant::now();
         let (committed, ending, waits) = (Some(committed), Ending::None, None);
-        Self { upstream, committed, node, began, idle, last, waits, first_byte, ending, _counts: counts }
+        Self { upstream, upload, committed, node, began, idle, last, waits, first_byte, ending, _counts: counts }
     }
 
     fn record(&mut self, end: EndOfBody) {
@@ -115,6 +118,10 @@ impl Body for Relay {
                     relay.ending = Ending::Over;
                     relay.record(EndOfBody::Complete);
                     return Poll::Ready(None);
+                }
+                // The replica is left because its caller was lost, and did nothing wrong.
+                Poll::Ready(Some(Err(_))) if relay.upload.as_ref().and_then(Upload::stopped).is_some() => {
+                    EndOfBody::DownstreamGone
                 }
                 Poll::Ready(Some(Err(_))) => EndOfBody::UpstreamBroke,
                 // Whoever carries the client's connection is woken when running requests are cut.

@@ -77,6 +77,8 @@ defects! {
     IdleKept = "idle-kept",
     /// What goes through as it is goes on when all of it has come.
     UploadsHeld = "uploads-held",
+    /// A body that broke off is answered as if nothing was wrong.
+    HalfBodyAnswered = "half-body-answered",
     /// A JSON body is read and written anew.
     BodyWrittenAnew = "body-written-anew",
     /// A packed body goes to the replica as it came, without its coding.

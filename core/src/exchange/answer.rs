@@ -7,6 +7,8 @@ use http::{Method, StatusCode, Uri};
 use super::denial::{Code, Denial};
 use super::headers;
 use super::outcome::{EndOfBody, Outcome, Trail};
+use super::passage::client_gone;
+use crate::defects::{Defect, has};
 use crate::seed::Draws;
 use crate::time::Moment;
 
@@ -67,6 +69,19 @@ impl Answer {
         if denial.status == StatusCode::UNAUTHORIZED {
             answer.headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        answer
+    }
+
+    /// The client went away in the middle of its body. Most do not hear it; one that only closed its side does, and must
+    /// not take the silence for success. The record has it as gone.
+    pub(super) fn broken_off(trail: Trail) -> Box<Self> {
+        if has(Defect::HalfBodyAnswered) {
+            return Self::empty(trail, StatusCode::OK, HeaderMap::new());
+        }
+        let mut answer = Self::refusal(trail, &Denial::body_broken_off());
+        answer.outcome.status = client_gone();
+        answer.outcome.denial = None;
+        answer.outcome.end = EndOfBody::DownstreamGone;
         answer
     }
 

@@ -165,6 +165,12 @@ impl Attempt {
         self.tries.into_passage().refuse(denial)
     }
 
+    /// The body broke off: the client went away, or closed its side too soon.
+    #[must_use]
+    pub fn broken_off(self) -> Box<Answer> {
+        Answer::broken_off(self.tries.into_passage().trail)
+    }
+
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {

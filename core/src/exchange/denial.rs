@@ -234,6 +234,12 @@ impl Denial {
         Self::new(Code::InvalidRequest, "The chunks of the request body are malformed. Send the request again.")
     }
 
+    /// The body ended before all of it had come.
+    pub(super) fn body_broken_off() -> Self {
+        let problem = "The request body ended before all of it had come. Send the request again, whole.";
+        Self::new(Code::InvalidRequest, problem)
+    }
+
     /// For the shell: the body came more slowly than [`super::Collecting`] allows.
     #[must_use]
     pub fn body_too_slow() -> Self {

@@ -48,6 +48,12 @@ impl Gated {
         self.passage.refuse(denial)
     }
 
+    /// The body broke off: the client went away, or closed its side too soon.
+    #[must_use]
+    pub fn broken_off(self) -> Box<Answer> {
+        Answer::broken_off(self.passage.trail)
+    }
+
     /// The client went away.
     #[must_use]
     pub fn gone(self) -> Outcome {

@@ -63,7 +63,10 @@ impl Passage {
     }
 
     pub(super) fn gone(self) -> Outcome {
-        let status = http::StatusCode::from_u16(CLIENT_GONE).unwrap_or(http::StatusCode::BAD_REQUEST);
-        self.trail.end(status, None, EndOfBody::DownstreamGone)
+        self.trail.end(client_gone(), None, EndOfBody::DownstreamGone)
     }
+}
+
+pub(super) fn client_gone() -> http::StatusCode {
+    http::StatusCode::from_u16(CLIENT_GONE).unwrap_or(http::StatusCode::BAD_REQUEST)
 }

@@ -104,7 +104,7 @@ fn data_address(worker: &Worker) -> String {
 pub(crate) fn a_plain_router_serves_its_backends_to_its_own_keys(shell: Shell) {
     let (one, two) = (Puppet::start(), Puppet::start());
     let config = format!(
-        "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\nhealth_checks: {enabled: false}\nadmin:\n  bind_address: \"127.0.0.1:0\"\n\
+        "server:\n  bind_address: \"127.0.0.1:0\"\n  drain_notice: \"0s\"\nhealth_checks: {{enabled: false}}\nadmin:\n  bind_address: \"127.0.0.1:0\"\n\
          backends:\n  - name: one\n    type: vllm\n    url: \"http://127.0.0.1:{}\"\n    api_key: \"${{BACKEND_KEY}}\"\n    \
          models: [\"org/real-name\"]\n    model_configs:\n      - id: \"org/real-name\"\n        aliases: [\"short\"]\n  \
          - name: two\n    url: \"http://127.0.0.1:{}/v1\"\n    models: [\"other\"]\n\

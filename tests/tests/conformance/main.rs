@@ -191,6 +191,7 @@ macro_rules! every_scenario {
                 a_websocket_goes_through_and_no_other_upgrade_does = "upgrades-refused",
                 a_wildcard_worker_registers_is_acked_and_leaves = "acks-withheld",
                 an_upload_goes_on_piece_by_piece = "uploads-held",
+                an_upload_that_breaks_off_leaves_nothing_and_harms_nobody = "half-body-answered",
                 every_path_and_method_goes_through_untouched = "credential-forwarded",
                 idle_connections_to_a_replica_go_with_it = "idle-kept",
                 s3_a_cut_answer_of_an_application_never_looks_finished = "clean-end",

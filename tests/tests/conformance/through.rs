@@ -179,6 +179,49 @@ pub(crate) fn an_upload_goes_on_piece_by_piece(shell: Shell) {
     visit.wait_closed(PATIENCE);
 }
 
+/// A client that stops in the middle of its body is told so if it still hears; nothing of it stays, and its replica, which
+/// did nothing wrong, goes on.
+pub(crate) fn an_upload_that_breaks_off_leaves_nothing_and_harms_nobody(shell: Shell) {
+    let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
+    let puppet = Puppet::start();
+    world.wildcard(1, "app", &[puppet.port()], json!({}));
+    world.start_worker();
+    // The worker asks for the models first.
+    puppet.visit().answer(r#"{"object": "list", "data": [{"id": "qwen", "object": "model"}]}"#);
+    let begin = |path: &str, rest: &str| {
+        let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n{rest}", host("app"));
+        client.send_raw(head.as_bytes()).expect("it is taken");
+        client
+    };
+    // A body that is read first, and one that goes on as it comes.
+    let mut client = begin("/v1/chat/completions", "Content-Length: 100\r\n\r\n{\"model\":");
+    client.close_writing().unwrap();
+    assert_eq!(client.answer().unwrap().status(), 400);
+    let upload = || (begin("/up", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"), puppet.visit());
+    let (mut client, mut visit) = upload();
+    client.close_writing().unwrap();
+    assert_eq!(client.answer().unwrap().status(), 400);
+    visit.wait_closed(PATIENCE);
+    let (client, mut visit) = upload();
+    drop(client);
+    visit.wait_closed(PATIENCE);
+    // While the replica already answers.
+    let (mut client, mut visit) = upload();
+    visit.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nyes\r\n");
+    client.head().unwrap();
+    drop(client);
+    visit.wait_closed(PATIENCE);
+    wait::until("nothing is in flight", PATIENCE, || world.metric("appproxy_requests_in_flight") == 0.0);
+    let log = world.worker().log().clone();
+    let ends = || {
+        let of = |line: &String| line.contains("path=\"/up\"") || line.contains("path=\"/v1/chat/completions\"");
+        log.lines().into_iter().filter(of).collect::<Vec<String>>()
+    };
+    wait::until("all four are in the log", PATIENCE, || ends().len() == 4);
+    assert!(ends().iter().all(|line| line.contains("end=\"client_gone\"")), "{:#?}", ends());
+}
+
 /// A replica that is gone is let go of at once: what waits for a next request to it is closed.
 pub(crate) fn idle_connections_to_a_replica_go_with_it(shell: Shell) {
     let mut world = shell.setup().legacy().sections("health_checks: {enabled: false}\n").prepare();
