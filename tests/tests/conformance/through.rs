@@ -188,6 +188,7 @@ pub(crate) fn an_upload_that_breaks_off_leaves_nothing_and_harms_nobody(shell: S
     world.start_worker();
     // The worker asks for the models first.
     puppet.visit().answer(r#"{"object": "list", "data": [{"id": "qwen", "object": "model"}]}"#);
+    wait::until("the model is known", PATIENCE, || world.at_apex(Request::get("/v1/models")).text().contains("qwen"));
     let begin = |path: &str, rest: &str| {
         let mut client = Connection::open(world.data(), PATIENCE).expect("the worker listens");
         let head = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n{rest}", host("app"));
@@ -198,7 +199,12 @@ pub(crate) fn an_upload_that_breaks_off_leaves_nothing_and_harms_nobody(shell: S
     let mut client = begin("/v1/chat/completions", "Content-Length: 100\r\n\r\n{\"model\":");
     client.close_writing().unwrap();
     assert_eq!(client.answer().unwrap().status(), 400);
-    let upload = || (begin("/up", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"), puppet.visit());
+    let upload = || {
+        let client = begin("/up", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+        let mut visit = puppet.visit();
+        assert_eq!(visit.hear(9), b"4\r\nhalf\r\n");
+        (client, visit)
+    };
     let (mut client, mut visit) = upload();
     client.close_writing().unwrap();
     assert_eq!(client.answer().unwrap().status(), 400);
