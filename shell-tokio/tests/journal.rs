@@ -199,7 +199,7 @@ async fn a_live_journal_is_replayed_byte_for_byte_and_holds_no_secret() {
     assert!(log.text().lines().any(|line| line.contains("applied") && line.contains(&format!("digest={digest}"))));
     let applied = all.lines().position(|line| line.contains(digest)).expect("an apply with this digest");
     let header = all.lines().take(applied).filter(|line| line.starts_with("# input ")).last().expect("its input");
-    let number = header.trim_start_matches("# input ").split(':').next().expect("a number");
+    let number = header.trim_start_matches("# input ").split(' ').next().expect("a number");
     let state: Value = serde_json::from_str(&printed(&replay(&[path, "--state", "--until", number]))).expect("JSON");
     assert_eq!(state["digest"], digest);
     let held = (state["backends"].as_array().map(Vec::len), state["keys"][0]["key_id"].as_str());

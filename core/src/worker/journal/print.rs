@@ -92,7 +92,11 @@ pub fn print(mut lines: impl BufRead, show: Show, out: &mut impl Write) -> Resul
 }
 
 fn outputs(step: &Step, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "# input {}: {}", step.number, step.input.escape_debug())?;
+    // A time that no calendar has is shown as it is.
+    match jiff::Timestamp::from_millisecond(step.at.wall.0) {
+        Ok(time) => writeln!(out, "# input {} at {time}: {}", step.number, step.input.escape_debug())?,
+        Err(_) => writeln!(out, "# input {} at {} ms: {}", step.number, step.at.wall.0, step.input.escape_debug())?,
+    }
     step.outputs.iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 

@@ -37,8 +37,8 @@ fn outputs_end_where_they_are_told_to() {
     let text = journal(vec![Input::Started, Input::BusUp, Input::Tick]);
     let all = shown(&text, Show::Outputs(None)).unwrap();
     assert_eq!(all.1, None);
-    let expected = "# input 11: started\n{\"command\":\"subscribe\"}\n\
-                    {\"wait\":{\"at\":2000,\"reason\":\"bus_wait\"}}\n# input 12: bus up\n{\"command\":{\"call\":";
+    let expected = "# input 11 at 1970-01-01T00:00:00Z: started\n{\"command\":\"subscribe\"}\n\
+                    {\"wait\":{\"at\":2000,\"reason\":\"bus_wait\"}}\n# input 12 at 1970-01-01T00:00:00Z: bus up\n{\"command\":{\"call\":";
     assert!(all.0.starts_with(expected), "{}", all.0);
     assert!(all.0.ends_with("# 3 inputs replayed"), "{}", all.0);
     let some = shown(&text, Show::Outputs(Some(11))).unwrap().0;

@@ -12,6 +12,7 @@ use super::changed::{Gone, restore};
 use super::line::{Damaged, Ended, Head, Line, VERSION};
 use super::shown;
 use crate::serving::ChangeSet;
+use crate::time::Now;
 
 /// A worker that lives through a journal.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Replay {
 pub struct Step {
     /// The input's number.
     pub number: u64,
+    /// When it came.
+    pub at: Now,
     /// The input, in words.
     pub input: String,
     /// Every output, as [`shown::output`] writes it, up to and with the wait.
@@ -105,7 +108,7 @@ impl Replay {
         };
         self.number = number;
         self.worker.handle_input(input, line.at);
-        let mut step = Step { number, input: words, outputs: Vec::new(), changes: Vec::new() };
+        let mut step = Step { number, at: line.at, input: words, outputs: Vec::new(), changes: Vec::new() };
         loop {
             let output = self.worker.poll_output();
             step.outputs.push(shown::output(&output));
