@@ -15,6 +15,7 @@
 //! - [`soak`]: a long run of everything going wrong at once.
 //! - [`load`]: what a worker costs, as ratios.
 //! - [`crowd`]: what a worker costs at rest.
+//! - [`words`]: what the programs' command lines share.
 //! - [`wait`]: ask until it is so.
 //! - [`repository`]: the tracked files, for the rules checked in `tests/tidy.rs` and `tests/purity.rs`.
 
@@ -35,5 +36,6 @@ pub mod simulation;
 pub mod soak;
 pub mod wait;
 pub mod wildcard;
+pub mod words;
 pub mod worker;
 pub mod world;

@@ -77,8 +77,18 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["--gate"] => gate(),
-        ["--write"] => write(),
-        names => print_all(names),
+        ["--write"] => done(write()),
+        names => done(print_all(names)),
+    }
+}
+
+fn done(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -113,18 +123,12 @@ fn cost(subject: &Subject, size: usize) -> Result<Cost, String> {
     }
 }
 
-fn print_all(names: &[&str]) -> ExitCode {
+fn print_all(names: &[&str]) -> Result<(), String> {
     println!("{:<28} {:>9} {:>14} {:>12} {:>12} {:>7}", "", "size", "instructions", "each", "allocations", "ratio");
     for subject in SUBJECTS.iter().filter(|one| names.is_empty() || names.iter().any(|name| one.name.contains(name))) {
         let mut before = None;
         for &size in subject.sizes.iter().chain(subject.large) {
-            let cost = match cost(subject, size) {
-                Ok(cost) => cost,
-                Err(error) => {
-                    eprintln!("{error}");
-                    return ExitCode::FAILURE;
-                }
-            };
+            let cost = cost(subject, size)?;
             let each = cost.instructions as f64 / if subject.by_size { size as f64 } else { 1.0 };
             let ratio = before.map_or(String::new(), |before: f64| format!("{:.2}", each / before));
             let (name, Cost { instructions, allocations }) = (subject.name, cost);
@@ -132,7 +136,7 @@ fn print_all(names: &[&str]) -> ExitCode {
             before = Some(each);
         }
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 fn expected_file() -> PathBuf {
@@ -145,22 +149,15 @@ fn all_small() -> Result<Vec<(String, Cost)>, String> {
     sizes.map(|(subject, size)| Ok((format!("{}/{size}", subject.name), cost(subject, size)?))).collect()
 }
 
-fn write() -> ExitCode {
-    let costs = match all_small() {
-        Ok(costs) => costs,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
+fn write() -> Result<(), String> {
+    let costs = all_small()?;
     let mut text = String::from(
         "# name/size instructions allocations; written by `cargo test -p appproxy-core --bench costs -- --write`\n",
     );
     for (name, Cost { instructions, allocations }) in costs {
         writeln!(text, "{name} {instructions} {allocations}").expect("a string takes everything");
     }
-    std::fs::write(expected_file(), text).expect("the folder of the benchmark is there");
-    ExitCode::SUCCESS
+    std::fs::write(expected_file(), text).map_err(|error| format!("expected.txt cannot be written: {error}"))
 }
 
 /// Says of each cost whether it has grown, in the words of cargo's own tests, which tests/run counts.

@@ -46,6 +46,19 @@ pub(crate) struct World {
     pub(crate) file_refused: bool,
 }
 
+/// What a world shows to a request. No method: the world's other parts are changed meanwhile.
+macro_rules! node {
+    ($world:expr) => {
+        Node {
+            rules: &$world.rules,
+            view: &$world.view,
+            control: &$world.control,
+            now: $world.now,
+            file_refused: $world.file_refused,
+        }
+    };
+}
+
 /// The key whose text is `id`, with nothing special about it.
 pub(crate) fn key(id: &str) -> ApiKey {
     ApiKey {
@@ -119,23 +132,11 @@ impl World {
     }
 
     pub(crate) fn node(&self) -> Node<'_> {
-        Node {
-            rules: &self.rules,
-            view: &self.view,
-            control: &self.control,
-            now: self.now,
-            file_refused: self.file_refused,
-        }
+        node!(self)
     }
 
     pub(crate) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
-        let node = Node {
-            rules: &self.rules,
-            view: &self.view,
-            control: &self.control,
-            now: self.now,
-            file_refused: self.file_refused,
-        };
+        let node = node!(self);
         let gate = Gate::open(request, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         gate.pass(ledger, node)
@@ -153,13 +154,7 @@ impl World {
     }
 
     pub(crate) fn begin(&mut self, admitted: Admitted) -> Sent {
-        let node = Node {
-            rules: &self.rules,
-            view: &self.view,
-            control: &self.control,
-            now: self.now,
-            file_refused: self.file_refused,
-        };
+        let node = node!(self);
         let choosing = admitted.begin(&mut self.budget, node);
         self.send(choosing)
     }
@@ -185,13 +180,7 @@ impl World {
 
     /// What follows a failed attempt.
     pub(crate) fn fail(&mut self, attempt: Attempt, stage: FailStage, failure: Failure) -> Sent {
-        let node = Node {
-            rules: &self.rules,
-            view: &self.view,
-            control: &self.control,
-            now: self.now,
-            file_refused: self.file_refused,
-        };
+        let node = node!(self);
         let choosing = attempt.failed(stage, failure, &mut self.budget, node)?;
         self.send(choosing)
     }
@@ -201,13 +190,7 @@ impl World {
         let mut reply = http::Response::new(()).into_parts().0;
         reply.status = http::StatusCode::from_u16(status).unwrap();
         reply.headers = lines_of(&["content-type: text/plain"]);
-        let node = Node {
-            rules: &self.rules,
-            view: &self.view,
-            control: &self.control,
-            now: self.now,
-            file_refused: self.file_refused,
-        };
+        let node = node!(self);
         attempt.head(reply, &mut self.budget, node)
     }
 

@@ -114,6 +114,19 @@ pub(crate) fn said(answer: &Answer) -> String {
     format!("{} {code}", answer.status.as_u16()).trim_end().to_owned()
 }
 
+/// What a world shows to a request. No method: the world's other parts are changed meanwhile.
+macro_rules! node {
+    ($world:expr) => {
+        Node {
+            rules: &$world.rules,
+            view: $world.serving.view(),
+            control: &$world.control,
+            now: $world.now,
+            file_refused: false,
+        }
+    };
+}
+
 impl World {
     pub(crate) fn new(circuits: Vec<Circuit>) -> Self {
         let backend = StaticBackend {
@@ -203,24 +216,12 @@ impl World {
     }
 
     fn node(&self) -> Node<'_> {
-        Node {
-            rules: &self.rules,
-            view: self.serving.view(),
-            control: &self.control,
-            now: self.now,
-            file_refused: false,
-        }
+        node!(self)
     }
 
     /// Whatever replicas say of the request in turn, until it is answered here, taken, or out of candidates.
     pub(crate) fn admit(&mut self, parts: Parts, body: &str) -> Result<Choosing, Box<Answer>> {
-        let node = Node {
-            rules: &self.rules,
-            view: self.serving.view(),
-            control: &self.control,
-            now: self.now,
-            file_refused: false,
-        };
+        let node = node!(self);
         let gate = Gate::open(parts, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         let gated = gate.pass(ledger, node)?;
@@ -231,13 +232,7 @@ impl World {
     pub(crate) fn choose(&mut self, mut choosing: Choosing) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
         loop {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
-            let node = Node {
-                rules: &self.rules,
-                view: self.serving.view(),
-                control: &self.control,
-                now: self.now,
-                file_refused: false,
-            };
+            let node = node!(self);
             match choosing.choose(&mut self.selection, node)? {
                 Chosen::Send(attempt, request) => return Ok((attempt, request)),
                 Chosen::Elsewhere(next) => choosing = next,
@@ -247,13 +242,7 @@ impl World {
     }
 
     pub(crate) fn fail(&mut self, attempt: Attempt, stage: FailStage) -> Result<Choosing, Box<Answer>> {
-        let node = Node {
-            rules: &self.rules,
-            view: self.serving.view(),
-            control: &self.control,
-            now: self.now,
-            file_refused: false,
-        };
+        let node = node!(self);
         attempt.failed(stage, Failure::Broke, &mut self.budget, node)
     }
 
@@ -305,13 +294,7 @@ impl World {
         reply.status = StatusCode::from_u16(status).unwrap();
         reply.headers = request("GET", "x", "/", lines).headers;
         reply.headers.remove("host");
-        let node = Node {
-            rules: &self.rules,
-            view: self.serving.view(),
-            control: &self.control,
-            now: self.now,
-            file_refused: false,
-        };
+        let node = node!(self);
         attempt.head(reply, &mut self.budget, node)
     }
 

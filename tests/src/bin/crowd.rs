@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use appproxy_tests::crowd::{Plan, run};
 use appproxy_tests::shell::Shell;
+use appproxy_tests::words;
 
 const USAGE: &str = "\
 usage: crowd [--shell tokio|smol] [--models N] [--replicas N] [--keys N] [--seconds S]
@@ -25,21 +26,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn wishes(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
+fn wishes(mut given: impl Iterator<Item = String>) -> Result<Plan, String> {
     let length = Duration::from_secs(60);
     let mut plan = Plan { shell: Shell::TOKIO, models: 1_000, replicas: 5, keys: 100_000, length };
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
-        let number = || {
-            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| format!("{word}: {value:?} is no number above 0"))
-        };
+    while let Some(word) = given.next() {
+        let value = given.next().ok_or_else(|| format!("{word} wants a value"))?;
+        let number = || words::positive(&word, &value);
         match word.as_str() {
             "--models" => plan.models = number()?,
             "--replicas" => plan.replicas = u16::try_from(number()?).map_err(|error| format!("--replicas: {error}"))?,
             "--keys" => plan.keys = number()?,
             "--seconds" => plan.length = Duration::from_secs(number()?.into()),
-            "--shell" => plan.shell = Shell::named(&value).ok_or_else(|| format!("there is no shell {value:?}"))?,
+            "--shell" => plan.shell = words::shell(&value)?,
             _ => return Err(format!("{word} is not known")),
         }
     }

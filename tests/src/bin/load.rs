@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use appproxy_tests::load::{Plan, print, run};
 use appproxy_tests::shell::Shell;
+use appproxy_tests::words;
 
 const USAGE: &str = "\
 usage: load [--shell tokio|smol|both] [--rounds N] [--seconds S]
@@ -41,21 +42,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn wishes(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
+fn wishes(mut given: impl Iterator<Item = String>) -> Result<Plan, String> {
     let mut plan = Plan { shells: vec![Shell::TOKIO, Shell::SMOL], rounds: 2, length: Duration::from_secs(4) };
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
-        let number = || {
-            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| format!("{word}: {value:?} is no number above 0"))
-        };
+    while let Some(word) = given.next() {
+        let value = given.next().ok_or_else(|| format!("{word} wants a value"))?;
+        let number = || words::positive(&word, &value);
         match word.as_str() {
             "--rounds" => plan.rounds = number()?,
             "--seconds" => plan.length = Duration::from_secs(number()?.into()),
             "--shell" if value == "both" => {}
-            "--shell" => {
-                plan.shells = vec![Shell::named(&value).ok_or_else(|| format!("there is no shell {value:?}"))?]
-            }
+            "--shell" => plan.shells = vec![words::shell(&value)?],
             _ => return Err(format!("{word} is not known")),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use appproxy_tests::shell::Shell;
 use appproxy_tests::soak::{Plan, Report, run};
+use appproxy_tests::words;
 
 const USAGE: &str = "\
 usage: soak [--minutes M | --seconds S] [--shell tokio|smol] [--clients N] [--seed N] [--lie]
@@ -28,21 +29,21 @@ fn main() -> ExitCode {
     if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn wishes(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
+fn wishes(mut given: impl Iterator<Item = String>) -> Result<Plan, String> {
     let mut plan = Plan { shell: Shell::TOKIO, length: Duration::from_secs(600), clients: 200, lie: false, seed: 1 };
-    while let Some(word) = words.next() {
+    while let Some(word) = given.next() {
         if word == "--lie" {
             plan.lie = true;
             continue;
         }
-        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
+        let value = given.next().ok_or_else(|| format!("{word} wants a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value:?} is no number"));
         match word.as_str() {
             "--minutes" => plan.length = Duration::from_secs(number()? * 60),
             "--seconds" => plan.length = Duration::from_secs(number()?),
             "--clients" => plan.clients = u32::try_from(number()?).map_err(|e| format!("--clients: {e}"))?,
             "--seed" => plan.seed = number()?,
-            "--shell" => plan.shell = Shell::named(&value).ok_or_else(|| format!("there is no shell {value:?}"))?,
+            "--shell" => plan.shell = words::shell(&value)?,
             _ => return Err(format!("{word} is not known")),
         }
     }

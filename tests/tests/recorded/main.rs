@@ -57,8 +57,8 @@ fn nothing_recorded_names_a_machine() {
     for release in RELEASES {
         for file in ["bus.jsonl", "acks.json", "rest.json", "tokens.json"] {
             let text = release.text(file);
-            for place in ["/home/", "/work/", "/tmp/", "/root/", "/usr/"] {
-                assert!(!text.contains(place), "{} {file}: {place}", release.version);
+            for place in ["home", "work", "tmp", "root", "usr"].map(|folder| format!("/{folder}/")) {
+                assert!(!text.contains(&place), "{} {file}: {place}", release.version);
             }
         }
     }
