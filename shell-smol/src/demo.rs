@@ -8,9 +8,10 @@ use appproxy_fixtures::stage::{Demo, Prepared};
 use smol::Timer;
 use smol::future::or;
 
+use crate::executor::block_on;
 use crate::shutdown::Signals;
 use crate::start::Running;
-use crate::{Failed, executor, logs};
+use crate::{Failed, logs};
 
 /// Runs the demonstration with the worker at `port`, until a signal ends it.
 ///
@@ -18,8 +19,7 @@ use crate::{Failed, executor, logs};
 /// When a part of it cannot be started; a port that is taken above all.
 pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
-    executor::start()?;
-    smol::block_on(async {
+    block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let early = async {
             signals.next_of_all().await;
@@ -39,7 +39,7 @@ pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
             Err(Failed::run("cut short".to_owned()))
         };
         or(stopped, again).await
-    })
+    })?
 }
 
 async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {

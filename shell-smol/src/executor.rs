@@ -1,17 +1,22 @@
 //! This process's executor: one for the whole program, driven by threads of our own, one for each core (smol's global
-//! executor has one thread unless the environment says otherwise). Also what smol leaves to its users: time limits and
-//! a switch that many wait for.
+//! executor has one thread unless the environment says otherwise). Also what smol leaves to its users: time limits, a
+//! switch that many wait for, signals.
 
 use core::convert::Infallible;
 use core::time::Duration;
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use async_executor::{StaticExecutor, Task};
+use async_channel::{Receiver, Sender, bounded};
+use async_executor::StaticExecutor;
+use async_signal::{Signal, Signals as Stream};
 use futures_util::FutureExt;
-use smol::channel::{Receiver, Sender, bounded};
+use futures_util::future::CatchUnwind;
 use smol::future::{or, pending};
+use smol::stream::StreamExt;
 
 pub(crate) use smol::Timer;
 pub(crate) use std::time::Instant;
@@ -38,14 +43,23 @@ fn start_threads() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs `future` on the executor. Dropping the task ends it; a detached one runs to its end.
+/// What `future` comes to, in this thread; what it spawns runs in the others.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
+    start()?;
+    Ok(smol::block_on(future))
+}
+
+/// A task that comes to a `T`, or to an error if it meets a fault. Dropping it ends it.
+pub(crate) type Task<T> = CatchUnwind<AssertUnwindSafe<async_executor::Task<T>>>;
+
+/// Runs `future` while the task is held.
 pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
-    EXECUTOR.spawn(future)
+    AssertUnwindSafe(EXECUTOR.spawn(future)).catch_unwind()
 }
 
 /// Runs `future` to its end.
-pub(crate) fn detach(future: impl Future<Output: Send> + Send + 'static) {
-    spawn(async move { drop(future.await) }).detach();
+pub(crate) fn detach(future: impl Future<Output: Send + 'static> + Send + 'static) {
+    EXECUTOR.spawn(future).detach();
 }
 
 /// Does `work` where it may take a while; it is done to its end, whoever waits. `None`: it met a fault.
@@ -66,7 +80,7 @@ pub(crate) fn until<T>(limit: Instant, work: impl Future<Output = T>) -> impl Fu
 }
 
 fn before<T>(timer: Timer, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
-    or(work.map(Some), timer.map(|_| None))
+    or(FutureExt::map(work, Some), FutureExt::map(timer, |_| None))
 }
 
 /// A switch that is turned once, and that many wait for.
@@ -107,6 +121,31 @@ impl Switch {
     }
 }
 
+/// SIGTERM, SIGINT and SIGHUP.
+pub(crate) struct Signals(Stream);
+
+impl Signals {
+    /// Takes the signals over from the system's default, which is to die.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Stream::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self)
+    }
+
+    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
+    /// too.
+    pub(crate) async fn next_of_all(&mut self) -> &'static str {
+        loop {
+            match StreamExt::next(&mut self.0).await {
+                Some(Ok(Signal::Term)) => return "SIGTERM",
+                Some(Ok(Signal::Int)) => return "SIGINT",
+                Some(Ok(Signal::Hup)) => return "SIGHUP",
+                Some(Ok(_)) => {}
+                Some(Err(error)) => tracing::warn!(%error, "a signal could not be read"),
+                None => pending().await,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +159,7 @@ mod tests {
         assert_eq!(smol::block_on(within(Duration::from_millis(1), switch.turned())), None);
         switch.turn();
         for waiter in waiters {
-            assert_eq!(smol::block_on(within(Duration::from_secs(10), waiter)), Some(()));
+            assert!(matches!(smol::block_on(within(Duration::from_secs(10), waiter)), Some(Ok(()))));
         }
         assert!(switch.is_turned());
     }

@@ -9,9 +9,10 @@ use appproxy_core::telemetry::Reading;
 use smol::Timer;
 use smol::future::or;
 
+use crate::executor::block_on;
 use crate::shutdown::Signals;
 use crate::start::Running;
-use crate::{Failed, check, executor, logs};
+use crate::{Failed, check, logs};
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,8 +34,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     logs::start_as(&loaded.config.logging).map_err(Failed::config)?;
     tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
     check::warn(&loaded);
-    executor::start()?;
-    smol::block_on(async {
+    block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let mut files = Files::of(path, loaded.config.server.tls.as_ref()).await;
         let mut running = Running::start(loaded.config).await?;
@@ -66,7 +66,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
             Ok(())
         };
         or(stopped, again).await
-    })
+    })?
 }
 
 async fn reload(files: &Files, running: &mut Running) {

@@ -11,13 +11,13 @@ use appproxy_core::defects::{Defect, has};
 use appproxy_core::wire::envelope::{self, CHANNEL};
 use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::Input;
+use async_channel::{Receiver, Sender, bounded};
 use futures_util::{Stream, StreamExt};
 use redis::aio::PubSubSink;
 use redis::{Client, Msg, TlsCertificates};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
+use crate::executor::{Task, Timer, spawn, within};
+use crate::part::or;
 use crate::tls;
 
 /// Connecting and subscribing; a frozen server would take for ever.
@@ -56,17 +56,17 @@ impl Bus {
 
     /// Subscribes in a task of its own. Dropping the subscription ends it.
     pub(crate) fn subscribe(&self) -> Subscription {
-        let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES);
+        let (sender, receiver) = bounded(QUEUED_MESSAGES);
         let why = Arc::new(OnceLock::new());
         let queued = Arc::new(AtomicUsize::new(0));
         let feed = Feed { sender, queued: queued.clone(), authority: self.authority.clone() };
         let (client, ended) = (self.client.clone(), why.clone());
-        let task = tokio::spawn(async move {
+        let task = spawn(async move {
             // Only this task sets it, once; the channel closes after it.
             let _ = ended.set(follow(&client, &feed).await);
             drop(feed);
         });
-        Subscription { receiver, queued, why, task }
+        Subscription { receiver, queued, why, _task: task }
     }
 }
 
@@ -78,10 +78,10 @@ enum Said {
 
 /// A running subscription.
 pub(crate) struct Subscription {
-    receiver: mpsc::Receiver<Said>,
+    receiver: Receiver<Said>,
     queued: Arc<AtomicUsize>,
     why: Arc<OnceLock<String>>,
-    task: JoinHandle<()>,
+    _task: Task<()>,
 }
 
 impl Subscription {
@@ -89,8 +89,8 @@ impl Subscription {
     pub(crate) async fn next(&mut self) -> Input {
         loop {
             match self.receiver.recv().await {
-                Some(Said::Up) => return Input::BusUp,
-                Some(Said::Message(decoded, bytes)) => {
+                Ok(Said::Up) => return Input::BusUp,
+                Ok(Said::Message(decoded, bytes)) => {
                     self.queued.fetch_sub(bytes, Ordering::Relaxed);
                     match decoded {
                         Decoded::Event(event) => return Input::Bus(event),
@@ -98,7 +98,7 @@ impl Subscription {
                         Decoded::NotForUs => {}
                     }
                 }
-                None => {
+                Err(_) => {
                     let why = self.why.get().cloned();
                     return Input::BusLost(why.unwrap_or_else(|| "the subscription's task ended".to_owned()));
                 }
@@ -107,14 +107,8 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 struct Feed {
-    sender: mpsc::Sender<Said>,
+    sender: Sender<Said>,
     queued: Arc<AtomicUsize>,
     authority: Arc<str>,
 }
@@ -126,18 +120,15 @@ async fn follow(client: &Client, feed: &Feed) -> String {
         pubsub.subscribe(CHANNEL).await?;
         Ok::<_, redis::RedisError>(pubsub)
     };
-    let (sink, stream) = match timeout(SUBSCRIBE_WITHIN, connect).await {
-        Ok(Ok(pubsub)) => pubsub.split(),
-        Ok(Err(error)) => return explain(&error),
-        Err(_) => return format!("no subscription within {} s", SUBSCRIBE_WITHIN.as_secs()),
+    let (sink, stream) = match within(SUBSCRIBE_WITHIN, connect).await {
+        Some(Ok(pubsub)) => pubsub.split(),
+        Some(Err(error)) => return explain(&error),
+        None => return format!("no subscription within {} s", SUBSCRIBE_WITHIN.as_secs()),
     };
     if feed.sender.try_send(Said::Up).is_err() {
         return "nobody listens".to_owned();
     }
-    tokio::select! {
-        why = drain(stream, feed) => why,
-        why = stay_alive(sink) => why,
-    }
+    or(drain(stream, feed), stay_alive(sink)).await
 }
 
 /// Takes every message off at once: the redis crate's own queue has no bound, and the server cuts slow readers.
@@ -159,14 +150,14 @@ async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> Stri
 /// A frozen server or a cut network says nothing at all: only an unanswered ping tells.
 async fn stay_alive(mut sink: PubSubSink) -> String {
     loop {
-        sleep(PING_EVERY).await;
+        Timer::after(PING_EVERY).await;
         if has(Defect::BusNotPinged) {
             continue;
         }
-        match timeout(PING_WITHIN, sink.ping::<redis::Value>()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return explain(&error),
-            Err(_) => return format!("no answer to a ping within {} s", PING_WITHIN.as_secs()),
+        match within(PING_WITHIN, sink.ping::<redis::Value>()).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return explain(&error),
+            None => return format!("no answer to a ping within {} s", PING_WITHIN.as_secs()),
         }
     }
 }
@@ -185,6 +176,7 @@ pub(crate) fn explain(error: &redis::RedisError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::block_on;
     use redis::Value;
 
     fn message() -> Msg {
@@ -193,28 +185,32 @@ mod tests {
             .expect("a message")
     }
 
-    #[tokio::test]
-    async fn a_flood_that_nobody_takes_in_ends_as_a_lost_bus() {
-        let (sender, receiver) = mpsc::channel(QUEUED_MESSAGES);
-        let (queued, why) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::new()));
-        let feed = Feed { sender, queued: queued.clone(), authority: "a".into() };
-        let flood = futures_util::stream::iter((0..=QUEUED_MESSAGES).map(|_| message()));
-        why.set(drain(flood, &feed).await).expect("once");
-        drop(feed);
-        let mut subscription = Subscription { receiver, queued, why, task: tokio::spawn(async {}) };
-        for _ in 0..QUEUED_MESSAGES {
-            assert!(matches!(subscription.next().await, Input::BusMalformed(_)));
-        }
-        let Input::BusLost(why) = subscription.next().await else { panic!("the bus counts as lost") };
-        assert!(why.contains("more events than can be taken in"), "{why}");
+    #[test]
+    fn a_flood_that_nobody_takes_in_ends_as_a_lost_bus() {
+        block_on(async {
+            let (sender, receiver) = bounded(QUEUED_MESSAGES);
+            let (queued, why) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::new()));
+            let feed = Feed { sender, queued: queued.clone(), authority: "a".into() };
+            let flood = futures_util::stream::iter((0..=QUEUED_MESSAGES).map(|_| message()));
+            why.set(drain(flood, &feed).await).expect("once");
+            drop(feed);
+            let mut subscription = Subscription { receiver, queued, why, _task: spawn(async {}) };
+            for _ in 0..QUEUED_MESSAGES {
+                assert!(matches!(subscription.next().await, Input::BusMalformed(_)));
+            }
+            let Input::BusLost(why) = subscription.next().await else { panic!("the bus counts as lost") };
+            assert!(why.contains("more events than can be taken in"), "{why}");
+        })
+        .expect("a runtime");
     }
 
-    #[tokio::test]
-    async fn a_subscription_that_cannot_be_made_says_why() {
+    #[test]
+    fn a_subscription_that_cannot_be_made_says_why() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
         let client = Client::open(format!("redis://:hunter2@127.0.0.1:{port}/0")).expect("address");
         let bus = Bus { client, authority: "a".into() };
-        let Input::BusLost(why) = bus.subscribe().next().await else { panic!("nobody listens there") };
+        let heard = block_on(async { bus.subscribe().next().await }).expect("a runtime");
+        let Input::BusLost(why) = heard else { panic!("nobody listens there") };
         assert!(why.to_lowercase().contains("refused") && !why.contains("hunter2"), "{why}");
     }
 }

@@ -1,5 +1,6 @@
 //! The control loop: carries out what the core asks for, and tells it what happened. It decides nothing.
 
+use core::future::pending;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,18 +8,16 @@ use std::time::Instant;
 use appproxy_core::exchange::{Control as Situation, ExchangeRules};
 use appproxy_core::serving::{Reconfigured, Testimony};
 use appproxy_core::worker::journal::shown;
-use appproxy_core::worker::{
-    Apply, CallEnded, CallId, Command, Deadline, Input, Output, ProbeEnded, ProbeId, TransportFailure, Worker,
-};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep_until;
+use appproxy_core::worker::{Apply, CallId, Command, Deadline, Input, Output, ProbeId, TransportFailure, Worker};
+use async_channel::{Receiver, Sender, unbounded};
 
 use crate::bus::{Bus, Subscription};
 use crate::coordinator::Coordinator;
+use crate::executor::{Task, Timer, spawn};
 use crate::journal::Journal;
 use crate::node::Node;
 use crate::observe::Observer;
+use crate::part::or;
 use crate::prober::Prober;
 use crate::publish::Publisher;
 
@@ -35,7 +34,7 @@ pub(crate) enum Order {
     /// That it leaves, and that it has drained.
     Tell(Input),
     /// That the configuration is another one; hung up on when it is in force.
-    Configure(Box<Reconfigured>, Arc<ExchangeRules>, oneshot::Sender<()>),
+    Configure(Box<Reconfigured>, Arc<ExchangeRules>, Sender<()>),
 }
 
 /// The core's worker and everything that waits for it.
@@ -46,18 +45,20 @@ pub(crate) struct Control {
     subscription: Option<Subscription>,
     publisher: Option<Publisher>,
     /// Calls under way. Their number is bounded by the core: one per purpose.
-    calls: JoinSet<CallEnded>,
-    running: HashMap<CallId, AbortHandle>,
+    calls: HashMap<CallId, Task<()>>,
     /// Probes under way, bounded by the core as well.
-    probes: JoinSet<ProbeEnded>,
-    probing: HashMap<ProbeId, AbortHandle>,
+    probes: HashMap<ProbeId, Task<()>>,
+    /// How both end.
+    ended: (Sender<Input>, Receiver<Input>),
     /// What requests met at the backends.
-    said: mpsc::Receiver<Testimony>,
-    orders: mpsc::Receiver<Order>,
+    said: Receiver<Testimony>,
+    orders: Receiver<Order>,
     /// Rules that go into force with the next view, or without one if nothing in it changes.
     rules: Option<Arc<ExchangeRules>>,
     /// Inputs that follow from carrying out commands, fed before anything else.
     pending: VecDeque<Input>,
+    /// Who is asked last, the next time: neither of two floods keeps the other out.
+    turn: bool,
     observer: Observer,
     journal: Option<Journal>,
 }
@@ -68,8 +69,8 @@ impl Control {
         worker: Worker,
         node: Arc<Node>,
         peers: Peers,
-        said: mpsc::Receiver<Testimony>,
-        orders: mpsc::Receiver<Order>,
+        said: Receiver<Testimony>,
+        orders: Receiver<Order>,
         journal: Option<Journal>,
     ) -> Self {
         let publisher = peers.bus.as_ref().map(Publisher::start);
@@ -79,14 +80,14 @@ impl Control {
             peers,
             subscription: None,
             publisher,
-            calls: JoinSet::new(),
-            running: HashMap::new(),
-            probes: JoinSet::new(),
-            probing: HashMap::new(),
+            calls: HashMap::new(),
+            probes: HashMap::new(),
+            ended: unbounded(),
             said,
             orders,
             rules: None,
             pending: VecDeque::from([Input::Started]),
+            turn: false,
             observer: Observer::default(),
             journal,
         }
@@ -159,9 +160,10 @@ impl Control {
             }
             Command::Call(call) => match &self.peers.coordinator {
                 Some((coordinator, _)) => {
-                    let id = call.id();
-                    let task = self.calls.spawn(coordinator.clone().make(call));
-                    self.running.insert(id, task);
+                    let (id, made, tell) = (call.id(), coordinator.clone().make(call), self.ended.0.clone());
+                    // A call that is dropped, or whose task panics, has no answer; the core's own deadline covers it.
+                    let task = spawn(async move { drop(tell.try_send(Input::CallEnded(made.await))) });
+                    self.calls.insert(id, task);
                 }
                 None => {
                     let failure = TransportFailure::Other("there is no coordinator".to_owned());
@@ -169,19 +171,15 @@ impl Control {
                 }
             },
             Command::Abandon(id) => {
-                if let Some(task) = self.running.remove(&id) {
-                    task.abort();
-                }
+                self.calls.remove(&id);
             }
             Command::Probe(probe) => {
-                let id = probe.id();
-                let task = self.probes.spawn(self.peers.prober.clone().make(probe));
-                self.probing.insert(id, task);
+                let (id, made, tell) = (probe.id(), self.peers.prober.clone().make(probe), self.ended.0.clone());
+                let task = spawn(async move { drop(tell.try_send(Input::ProbeEnded(made.await))) });
+                self.probes.insert(id, task);
             }
             Command::AbandonProbe(id) => {
-                if let Some(task) = self.probing.remove(&id) {
-                    task.abort();
-                }
+                self.probes.remove(&id);
             }
             Command::SendAck(ticket) => {
                 let (id, publisher) = (ticket.id, self.publisher.as_ref());
@@ -197,50 +195,62 @@ impl Control {
 
     /// Waits for the next thing to happen.
     async fn next(&mut self, deadline: Option<Deadline>) -> Order {
-        let due = deadline.map(|deadline| self.node.clock.instant(deadline.at));
-        loop {
-            // The clock decides, not the timer: whatever else keeps us busy, a deadline that has come is told.
-            if deadline.is_some_and(|deadline| self.node.clock.moment() >= deadline.at) {
-                return Order::Tell(Input::Tick);
-            }
-            let input = tokio::select! {
-                Some(order) = self.orders.recv() => return order,
-                Some(ended) = self.calls.join_next(), if !self.calls.is_empty() => {
-                    // A call that was aborted, or whose task panicked, has no answer; the core's own deadline covers it.
-                    let Ok(ended) = ended else { continue };
-                    self.running.remove(&ended.id());
-                    Input::CallEnded(ended)
+        // The clock decides, not the timer: whatever else keeps us busy, a deadline that has come is told.
+        let clock = self.node.clock;
+        while deadline.is_none_or(|deadline| clock.moment() < deadline.at) {
+            let due = deadline.map(|deadline| clock.instant(deadline.at));
+            let timer = async {
+                match due {
+                    Some(due) => drop(Timer::at(due).await),
+                    None => pending().await,
                 }
-                Some(ended) = self.probes.join_next(), if !self.probes.is_empty() => {
-                    let Ok(ended) = ended else { continue };
-                    self.probing.remove(&ended.id());
-                    Input::ProbeEnded(ended)
-                }
-                Some(said) = self.said.recv() => said.into(),
-                input = heard(&mut self.subscription) => {
-                    if matches!(input, Input::BusLost(_)) {
-                        self.subscription = None;
-                    }
-                    input
-                }
-                Some(result) = published(&mut self.publisher) => result,
-                () = sleep_until(due.unwrap_or_else(tokio::time::Instant::now)), if due.is_some() => continue,
+                None
             };
-            return Order::Tell(input);
+            self.turn = !self.turn;
+            let ended = told(&self.ended.1, Order::Tell);
+            let said = told(&self.said, |said| Order::Tell(Input::from(said)));
+            let (heard, sent) = (heard(&mut self.subscription), published(&mut self.publisher));
+            let input = either_way(self.turn, either_way(self.turn, ended, said), either_way(self.turn, heard, sent));
+            let order = or(told(&self.orders, |order| order), input);
+            let Some(order) = or(async { Some(order.await) }, timer).await else { continue };
+            match &order {
+                Order::Tell(Input::CallEnded(ended)) => drop(self.calls.remove(&ended.id())),
+                Order::Tell(Input::ProbeEnded(ended)) => drop(self.probes.remove(&ended.id())),
+                Order::Tell(Input::BusLost(_)) => self.subscription = None,
+                _ => {}
+            }
+            return order;
         }
+        Order::Tell(Input::Tick)
     }
 }
 
-async fn heard(subscription: &mut Option<Subscription>) -> Input {
+/// The first of two, asked in this order or the other way round.
+async fn either_way<T>(turned: bool, a: impl Future<Output = T>, b: impl Future<Output = T>) -> T {
+    if turned { or(b, a).await } else { or(a, b).await }
+}
+
+async fn told<T>(by: &Receiver<T>, order: impl Fn(T) -> Order) -> Order {
+    match by.recv().await {
+        Ok(told) => order(told),
+        Err(_) => pending().await,
+    }
+}
+
+async fn heard(subscription: &mut Option<Subscription>) -> Order {
     match subscription {
-        Some(subscription) => subscription.next().await,
-        None => std::future::pending().await,
+        Some(subscription) => Order::Tell(subscription.next().await),
+        None => pending().await,
     }
 }
 
-async fn published(publisher: &mut Option<Publisher>) -> Option<Input> {
-    match publisher {
+async fn published(publisher: &mut Option<Publisher>) -> Order {
+    let result = match publisher {
         Some(publisher) => publisher.next().await,
-        None => std::future::pending().await,
+        None => None,
+    };
+    match result {
+        Some(result) => Order::Tell(result),
+        None => pending().await,
     }
 }

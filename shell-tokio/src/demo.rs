@@ -6,9 +6,10 @@ use appproxy_core::config;
 pub use appproxy_fixtures::stage::Mode;
 use appproxy_fixtures::stage::{Demo, Prepared};
 
+use crate::executor::block_on;
 use crate::shutdown::Signals;
 use crate::start::Running;
-use crate::{Failed, logs, runtime};
+use crate::{Failed, logs};
 
 /// Runs the demonstration with the worker at `port`, until a signal ends it.
 ///
@@ -16,7 +17,7 @@ use crate::{Failed, logs, runtime};
 /// When a part of it cannot be started; a port that is taken above all.
 pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
-    runtime()?.block_on(async {
+    block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let (running, script, _surroundings) = tokio::select! {
             started = start(port, mode) => started?,
@@ -29,7 +30,7 @@ pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
             () = running.stop() => Ok(()),
             _ = signals.again() => Err(Failed::run("cut short".to_owned())),
         }
-    })
+    })?
 }
 
 async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {

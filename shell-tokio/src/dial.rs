@@ -4,16 +4,12 @@ use core::time::Duration;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_util::either::Either;
 
 use crate::executor::within;
 use crate::peer::{Peer, unresolved};
+use crate::streams::{Either, HttpIo, TcpStream, TlsConnector, TlsStream, resolve};
 
 /// A connection that says nothing for this long is asked whether the peer still is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -21,11 +17,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// An open connection.
 pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 /// The same, as the HTTP library wants it.
-pub(crate) type Io = TokioIo<Stream>;
+pub(crate) type Io = HttpIo<Stream>;
 
 /// Opens a connection, without a time limit around all of it; each of the addresses of a name has its part of `limit`.
 pub(crate) async fn connect(peer: &Peer, tls: &Arc<ClientConfig>, limit: Duration) -> io::Result<Io> {
-    let addresses: Vec<_> = lookup_host((peer.host(), peer.port())).await.map_err(unresolved)?.collect();
+    let addresses = resolve((peer.host(), peer.port())).await.map_err(unresolved)?;
     let part = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut connected = Err(unresolved(io::Error::other("the name has no address")));
     for address in addresses {
@@ -39,9 +35,9 @@ pub(crate) async fn connect(peer: &Peer, tls: &Arc<ClientConfig>, limit: Duratio
     let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
     drop(socket2::SockRef::from(&stream).set_tcp_keepalive(&keep_alive));
     if !peer.tls() {
-        return Ok(TokioIo::new(Either::Left(stream)));
+        return Ok(HttpIo::new(Either::Left(stream)));
     }
     let name = ServerName::try_from(peer.host().to_owned()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(tls.clone()).connect(name, stream).await?;
-    Ok(TokioIo::new(Either::Right(Box::new(stream))))
+    Ok(HttpIo::new(Either::Right(Box::new(stream))))
 }

@@ -20,10 +20,16 @@ use crate::node::Node;
 use crate::pace::Pace;
 use crate::part::Part;
 use crate::plane::Arrival;
+use crate::start::Running;
 
-/// The data plane as a router: all we know of its connections is the address that axum noted.
-pub(crate) fn router(node: Arc<Node>) -> Router {
-    Router::new().fallback(arrived).with_state(node)
+impl Running {
+    /// The data plane as a service of somebody else's axum application: for its fallback, or nested under a path of its
+    /// own. Serve the application with the connection's address (`into_make_service_with_connect_info::<SocketAddr>()`):
+    /// a request without one has no address, and every address list refuses it. WebSockets need our own listeners.
+    pub fn router(&self) -> Router {
+        // All we know of its connections is the address that axum noted.
+        Router::new().fallback(arrived).with_state(self.node.clone())
+    }
 }
 
 async fn arrived(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {

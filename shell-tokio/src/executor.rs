@@ -1,16 +1,43 @@
-//! What the files that both shells share ask of a runtime, as tokio has it.
+//! What the files that both shells share ask of a runtime, as tokio has it: tasks, time, a switch, signals.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use tokio::time::Instant;
+
+use crate::Failed;
+
+/// A task that comes to a `T`, or to an error if it meets a fault. Dropping it ends it.
+pub(crate) type Task<T> = AbortOnDropHandle<T>;
+
+/// Makes sure that tasks can be spawned.
+pub(crate) fn start() -> Result<(), Failed> {
+    let entered = Handle::try_current();
+    entered.map(drop).map_err(|_| Failed::run("no tokio runtime: start the worker inside of one".to_owned()))
+}
+
+/// What `future` comes to, in a runtime of its own.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failed::run(format!("no runtime: {error}")))?;
+    Ok(runtime.block_on(future))
+}
+
+/// Runs `future` while the task is held.
+pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    Task::new(tokio::spawn(future))
+}
 
 /// Runs `future` to its end.
 pub(crate) fn detach(future: impl Future<Output: Send> + Send + 'static) {
@@ -89,5 +116,33 @@ impl Switch {
     /// Resolves when it is turned.
     pub(crate) fn turned(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.turn.clone().cancelled_owned()
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over from the system's default, which is to die.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
+    /// too.
+    pub(crate) async fn next_of_all(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hangup.recv() => "SIGHUP",
+        }
     }
 }

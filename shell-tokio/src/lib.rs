@@ -12,6 +12,7 @@
 //! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
 //! | `start`, `shutdown` | the beginning and the end |
 //! | `run`, `check`, `demo`, `replay` | the commands |
+//! | `executor`, `streams`, `dial` | what the rest asks of a runtime: tasks, time, connections |
 
 mod access_line;
 mod admin;
@@ -50,6 +51,7 @@ pub mod replay;
 pub mod run;
 mod shutdown;
 mod start;
+mod streams;
 mod tls;
 mod tunnel;
 mod unpacking;
@@ -62,9 +64,5 @@ pub use listen::BoundAddress;
 pub use logs::start as start_logs;
 pub use start::Running;
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failed::run(format!("no runtime: {error}")))
-}
+/// What this program is called.
+const PROGRAM: &str = "appproxy-worker";

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use appproxy_core::config::server::BindAddress;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+use crate::streams::{TcpListener, UnixListener, UnixStream};
 
 /// An open listener.
 pub(crate) enum Listener {

@@ -1,5 +1,6 @@
 //! This process as one node of an authority, or by itself: the control loop, and what it is told.
 
+use core::future::pending;
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
@@ -10,17 +11,17 @@ use appproxy_core::serving::{Reconfigured, ServingSettings, ServingView, Testimo
 use appproxy_core::time::Now;
 use appproxy_core::worker::journal::{PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use async_channel::{Receiver, Sender, bounded};
 
-use crate::Failed;
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::control::{Control, Order, Peers};
 use crate::coordinator::Coordinator;
+use crate::executor::{Task, spawn};
 use crate::journal::Journal;
 use crate::node::Node;
 use crate::prober::Prober;
+use crate::{Failed, PROGRAM};
 
 /// Orders for the control loop: one shutdown, one drained.
 const ORDERS: usize = 4;
@@ -53,19 +54,19 @@ impl Candidate {
 /// The running control plane. Dropping it said it at once.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    orders: mpsc::Sender<Order>,
-    control: Option<JoinHandle<()>>,
+    orders: Sender<Order>,
+    control: Option<Task<()>>,
 }
 
 impl Membership {
     /// Starts the control loop, which hears of live traffic by `said`.
     pub(crate) fn join(
         candidate: Candidate,
-        said: mpsc::Receiver<Testimony>,
+        said: Receiver<Testimony>,
         config: &Config,
         node: &Arc<Node>,
     ) -> Result<Self, Failed> {
-        let (orders, taken) = mpsc::channel(ORDERS);
+        let (orders, taken) = bounded(ORDERS);
         let prober = Prober::new(node.clock).map_err(Failed::run)?;
         let peers = match &config.worker {
             Some(config) => {
@@ -79,7 +80,7 @@ impl Membership {
         let journal = match (&config.journal.file, &config.worker) {
             (Some(file), Some(of_worker)) => {
                 let (bounds, settings) = (PartBounds::from(&config.journal), ServingSettings::from(config));
-                let program = format!("appproxy-worker {}", env!("CARGO_PKG_VERSION"));
+                let program = format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
                 let parts = Parts::of(bounds, program, of_worker, &settings, seed, start);
                 let journal = Journal::start(file, bounds, parts);
                 Some(journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?)
@@ -87,7 +88,7 @@ impl Membership {
             (Some(_) | None, _) => None,
         };
         let control = Control::new(worker, node.clone(), peers, said, taken, journal);
-        Ok(Self { orders, control: Some(tokio::spawn(control.run())) })
+        Ok(Self { orders, control: Some(spawn(control.run())) })
     }
 
     /// Begins to leave: not ready any more.
@@ -97,10 +98,11 @@ impl Membership {
 
     /// Puts another configuration in force: view and rules together.
     pub(crate) async fn configure(&self, config: &Config, rekeyed: Vec<Arc<str>>, rules: ExchangeRules) {
-        let (done, in_force) = oneshot::channel();
+        let (done, in_force) = bounded(1);
         let fresh = Reconfigured { settings: ServingSettings::from(config), rekeyed };
         drop(self.orders.send(Order::Configure(Box::new(fresh), Arc::new(rules), done)).await);
-        drop(in_force.await);
+        // Nothing is ever sent: it is hung up on.
+        let _ = in_force.recv().await;
     }
 
     /// The last request has ended: leaves the coordinator. Returns when that is done.
@@ -113,17 +115,10 @@ impl Membership {
 
     /// Resolves when the control loop has ended by itself.
     pub(crate) async fn broken(&mut self) -> Failed {
-        let Some(control) = &mut self.control else { return core::future::pending().await };
+        let Some(control) = &mut self.control else { return pending().await };
         let ended = control.await;
         self.control = None;
-        Failed::run(format!("the control plane ended unexpectedly ({ended:?}); please report it"))
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        if let Some(control) = &self.control {
-            control.abort();
-        }
+        let how = if ended.is_ok() { "by itself" } else { "by a fault" };
+        Failed::run(format!("the control plane ended unexpectedly ({how}); please report it"))
     }
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use appproxy_core::exchange::{self, BadHead, Ended, Intake};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clock::Clock;
 use crate::executor::{Instant, Timer};
@@ -71,7 +70,8 @@ impl Drop for Busy {
 
 /// A client's connection.
 pub(crate) struct Paced<S> {
-    io: S,
+    /// What reads and writes; how it does is the runtime's (`streams`).
+    pub(crate) io: S,
     pace: Pace,
     intake: Intake,
     /// When a client that closed its side is looked at again.
@@ -83,11 +83,8 @@ impl<S> Paced<S> {
         Self { io, pace, intake: Intake::new(max_head), look: None }
     }
 
-    pub(crate) fn into_inner(self) -> S {
-        self.io
-    }
-
-    fn end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Resolves when the HTTP library is to hear that the client has closed its side.
+    pub(crate) fn end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let State { pace, clock, .. } = &*self.pace.0;
         loop {
             let due = match self.intake.end(pace, clock.moment()) {
@@ -104,58 +101,24 @@ impl<S> Paced<S> {
         }
     }
 
-    fn wrote(&mut self, done: &Poll<io::Result<usize>>) {
-        let bytes = match done {
+    /// Whether it says nothing more, so that only its end is waited for.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.intake.is_over()
+    }
+
+    /// How many of the bytes that came pass.
+    pub(crate) fn came(&mut self, bytes: &[u8]) -> usize {
+        let State { pace, clock, .. } = &*self.pace.0;
+        self.intake.came(bytes, pace, clock.moment())
+    }
+
+    /// Takes note of what a write came to.
+    pub(crate) fn wrote(&mut self, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let bytes = match &done {
             Poll::Ready(bytes) => Some(bytes.as_ref().map_or(0, |bytes| *bytes)),
             Poll::Pending => None,
         };
         self.intake.wrote(bytes, &self.pace.0.pace, self.pace.0.clock.moment());
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if !this.intake.is_over() {
-            let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
-            let came = buffer.filled().get(before..).unwrap_or_default();
-            let passes = this.intake.came(came, &this.pace.0.pace, this.pace.0.clock.moment());
-            buffer.set_filled(before + passes);
-            if passes > 0 {
-                return Poll::Ready(Ok(()));
-            }
-        }
-        this.end(cx).map(Ok)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.wrote(&done);
-        done
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
-        self.wrote(&done);
         done
     }
 }

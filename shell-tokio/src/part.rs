@@ -123,6 +123,16 @@ pub(crate) async fn either<T>(often: impl Future<Output = T>, seldom: impl Futur
     .await
 }
 
+/// Two futures; the first to be ready counts, and `first` is asked first.
+pub(crate) async fn or<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> T {
+    let (mut first, mut second) = (core::pin::pin!(first), core::pin::pin!(second));
+    poll_fn(|cx| match first.as_mut().poll(cx) {
+        Poll::Pending => second.as_mut().poll(cx),
+        done => done,
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

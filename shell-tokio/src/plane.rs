@@ -15,26 +15,23 @@ use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{BadHead, Connection};
 use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
+use async_channel::{Receiver, Sender, bounded};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::time::timeout_at;
-use tokio_rustls::TlsAcceptor;
-use tokio_util::task::TaskTracker;
 
 use crate::data::{self, Body};
-use crate::executor::{Instant, Timer, within};
+use crate::executor::{Instant, Timer, detach, until, within};
 use crate::listen::Listener;
 use crate::node::Node;
 use crate::pace::{Busy, Marked, Pace, Paced};
-use crate::part::{Part, either};
+use crate::part::{Part, either, or};
 use crate::shutdown::Phases;
+use crate::streams::{
+    AsyncRead, AsyncWrite, AsyncWriteExt, HttpIo, HttpTimer, TcpStream, TlsAcceptor, close, copy, sink,
+};
 
 /// How long a connection beyond `server.max_connections` waits for a place.
 const WAIT_FOR_PLACE: Duration = Duration::from_secs(2);
@@ -45,15 +42,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time for a connection to close; what a refused client still sends is taken meanwhile, or it would never see why.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// What all connections of a plane share.
+#[derive(Clone)]
+pub(crate) struct Plane(Arc<Shared>);
+
 /// A request on its way to its answer.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// Answers requests, whatever they are.
 type Answer = Box<dyn Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync>;
-
-/// What all connections of a plane share.
-#[derive(Clone)]
-pub(crate) struct Plane(Arc<Shared>);
 
 struct Shared {
     answer: Answer,
@@ -63,7 +60,8 @@ struct Shared {
     tls: Option<ArcSwap<ServerConfig>>,
     places: Places,
     phases: Phases,
-    connections: TaskTracker,
+    /// Closed when the last clone of this plane has gone; each connection holds one.
+    _alive: Sender<Infallible>,
 }
 
 struct Limits {
@@ -77,7 +75,7 @@ struct Limits {
 impl Limits {
     fn of(server: &Server) -> Self {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
+        http.timer(HttpTimer::new())
             .header_read_timeout(server.idle_timeout)
             .max_header_size(usize::try_from(server.max_header_size).unwrap_or(usize::MAX));
         if has(Defect::LeavingUnnoticed) {
@@ -105,7 +103,7 @@ pub(crate) struct Arrival {
 }
 
 impl Plane {
-    /// A plane that answers with `answer` within the bounds of `server`.
+    /// A plane that answers with `answer` within the bounds of `server`, and what closes with its last connection.
     pub(crate) fn new(
         answer: impl Fn(Request<Incoming>, Arrival) -> Answered + Send + Sync + 'static,
         node: Arc<Node>,
@@ -113,11 +111,11 @@ impl Plane {
         tls: Option<Arc<ServerConfig>>,
         open: Gauge,
         phases: Phases,
-    ) -> Self {
-        let places = Places { taken: AtomicUsize::new(0), freed: Notify::new(), open };
+    ) -> (Self, Receiver<Infallible>) {
+        let places = Places { taken: AtomicUsize::new(0), freed: bounded(1), open };
         let (limits, tls) = (ArcSwap::from_pointee(Limits::of(server)), tls.map(ArcSwap::new));
-        let (answer, connections) = (Box::new(answer), TaskTracker::new());
-        Self(Arc::new(Shared { answer, node, limits, tls, places, phases, connections }))
+        let ((alive, gone), answer) = (bounded(1), Box::new(answer));
+        (Self(Arc::new(Shared { answer, node, limits, tls, places, phases, _alive: alive })), gone)
     }
 
     /// Has connections that come from now on go by `server`, and by this certificate.
@@ -131,13 +129,17 @@ impl Plane {
     /// Accepts until the listeners close.
     pub(crate) async fn accept(self, listener: Listener) {
         loop {
-            let accepted = tokio::select! {
-                () = self.0.phases.closing.turned() => return,
-                accepted = self.accept_one(&listener) => accepted,
+            let closing = async {
+                self.0.phases.closing.turned().await;
+                None
             };
-            if let Err(error) = accepted {
-                tracing::warn!(%error, "a connection could not be accepted");
-                Timer::after(ACCEPT_PAUSE).await;
+            match or(closing, async { Some(self.accept_one(&listener).await) }).await {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    Timer::after(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -148,11 +150,11 @@ impl Plane {
             Listener::Tcp(listener) => {
                 let (stream, from) = listener.accept().await?;
                 drop(stream.set_nodelay(true));
-                self.0.connections.spawn(async move { plane.welcome(stream, Peer::Ip(from.ip())).await });
+                detach(async move { plane.welcome(stream, Peer::Ip(from.ip())).await });
             }
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                self.0.connections.spawn(async move {
+                detach(async move {
                     if let Some((_place, stream)) = plane.place(stream).await {
                         plane.converse(stream, Connection { peer: Peer::Unix, tls: false }).await;
                     }
@@ -160,12 +162,6 @@ impl Plane {
             }
         }
         Ok(())
-    }
-
-    /// Resolves when no connection is open any more; to be called once the listeners are closed.
-    pub(crate) async fn all_done(&self) {
-        self.0.connections.close();
-        self.0.connections.wait().await;
     }
 
     /// A connection over TCP, with TLS when that is configured.
@@ -182,17 +178,18 @@ impl Plane {
         };
         let handshake = TlsAcceptor::from(tls.load_full()).accept(stream);
         let limit = self.0.limits.load().header_timeout;
-        let handshake = tokio::select! {
-            handshake = within(limit, handshake) => handshake,
-            () = self.0.phases.closing.turned() => return,
+        let closing = async {
+            self.0.phases.closing.turned().await;
+            None
         };
-        match handshake {
-            Some(Ok(stream)) => self.converse(stream, Connection { peer, tls: true }).await,
-            Some(Err(error)) => {
+        match or(async { Some(within(limit, handshake).await) }, closing).await {
+            None => {}
+            Some(Some(Ok(stream))) => self.converse(stream, Connection { peer, tls: true }).await,
+            Some(Some(Err(error))) => {
                 tracing::debug!(%error, "a client's TLS handshake failed");
                 self.cut("tls");
             }
-            None => self.cut("slow"),
+            Some(None) => self.cut("slow"),
         }
     }
 
@@ -230,27 +227,31 @@ impl Plane {
             let busy = Some(of_requests.head_done());
             Answering { answer: (plane.0.answer)(request, arrival), busy }
         });
-        let io = TokioIo::new(Paced::new(stream, pace.clone(), limits.max_header));
+        let io = HttpIo::new(Paced::new(stream, pace.clone(), limits.max_header));
         let mut connection = limits.http.serve_connection(io, service);
         let part = Part::new();
         let served = poll_fn(|cx| part.poll(cx, |cx| connection.poll_without_shutdown(cx)));
-        let disturbed = async {
-            tokio::select! {
-                () = pace.too_slow(limits.header_timeout, limits.idle_timeout) => Err(Stop::Slow),
-                () = self.0.phases.closing.turned() => Err(Stop::Closing),
-            }
+        let slow = async {
+            pace.too_slow(limits.header_timeout, limits.idle_timeout).await;
+            Err(Stop::Slow)
         };
-        let ended = match either(async { Ok(served.await) }, disturbed).await {
+        let closing = async {
+            self.0.phases.closing.turned().await;
+            Err(Stop::Closing)
+        };
+        let ended = match either(async { Ok(served.await) }, or(slow, closing)).await {
             Ok(ended) => ended,
             Err(Stop::Slow) => return self.cut("slow"),
             Err(Stop::Closing) => {
                 Pin::new(&mut connection).graceful_shutdown();
                 // All of it is polled from now on: what waits in it is to notice that it is cut.
                 let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
-                tokio::select! {
-                    ended = served => ended,
-                    () = self.cut_off() => return,
-                }
+                let cut_off = async {
+                    self.cut_off().await;
+                    None
+                };
+                let Some(ended) = or(async { Some(served.await) }, cut_off).await else { return };
+                ended
             }
         };
         let parts = connection.into_parts();
@@ -259,7 +260,7 @@ impl Plane {
             (Some(tunnel), _) if ended.is_ok() => tunnel.run(stream, parts.read_buf).await,
             // How a connection ended is in its requests' access lines; this one's request never was one.
             (_, Some(head)) => self.refuse(stream, head).await,
-            _ => drop(within(CLOSING, stream.shutdown()).await),
+            _ => drop(within(CLOSING, close(&mut stream)).await),
         }
     }
 
@@ -268,11 +269,11 @@ impl Plane {
         let answer = head.answer(node.clock.moment(), &mut node.states.draws());
         self.cut("bad_head");
         data::record(node, &answer.outcome, Instant::now(), None);
-        let mut stream = stream.into_inner();
+        let mut stream = stream.io;
         let told = async {
             stream.write_all(&answer.http1()).await?;
-            stream.shutdown().await?;
-            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+            close(&mut stream).await?;
+            copy(&mut stream, &mut sink()).await
         };
         drop(within(CLOSING, told).await);
     }
@@ -311,7 +312,8 @@ connection: close\r\ncontent-length: 139\r\n\r\n\
 /// How many connections there are, against a bound that may change.
 struct Places {
     taken: AtomicUsize,
-    freed: Notify,
+    /// Rung when a place was given back.
+    freed: (Sender<()>, Receiver<()>),
     open: Gauge,
 }
 
@@ -320,7 +322,7 @@ impl Places {
         let deadline = Instant::now() + WAIT_FOR_PLACE;
         let one_more = |taken: usize| (taken < bound).then_some(taken + 1);
         while self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
-            timeout_at(deadline, self.freed.notified()).await.ok()?;
+            until(deadline, self.freed.1.recv()).await?.ok()?;
         }
         Some(Place { places: self, _open: self.open.hold() })
     }
@@ -335,7 +337,8 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.places.taken.fetch_sub(1, Ordering::Relaxed);
-        self.places.freed.notify_one();
+        // One that was rung already stays so.
+        let _ = self.places.freed.0.try_send(());
     }
 }
 

@@ -4,13 +4,12 @@ use core::time::Duration;
 
 use appproxy_core::wire::envelope::CHANNEL;
 use appproxy_core::worker::{AckTicket, Input};
+use async_channel::{Receiver, Sender, bounded};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
 
 use crate::bus::{Bus, explain};
+use crate::executor::{Instant, Task, spawn, within};
 
 /// One PUBLISH, or connecting for it.
 const PUBLISH_WITHIN: Duration = Duration::from_secs(3);
@@ -21,18 +20,18 @@ const QUEUED_ACKS: usize = 1024;
 
 /// The sending side of the bus.
 pub(crate) struct Publisher {
-    tickets: mpsc::Sender<(Instant, AckTicket)>,
-    results: mpsc::Receiver<Input>,
-    task: JoinHandle<()>,
+    tickets: Sender<(Instant, AckTicket)>,
+    results: Receiver<Input>,
+    _task: Task<()>,
 }
 
 impl Publisher {
     /// Starts the task that publishes acks on `bus`, one after the other.
     pub(crate) fn start(bus: &Bus) -> Self {
-        let (tickets, queue) = mpsc::channel(QUEUED_ACKS);
-        let (done, results) = mpsc::channel(QUEUED_ACKS);
-        let task = tokio::spawn(publish_all(bus.client.clone(), queue, done));
-        Self { tickets, results, task }
+        let (tickets, queue) = bounded(QUEUED_ACKS);
+        let (done, results) = bounded(QUEUED_ACKS);
+        let task = spawn(publish_all(bus.client.clone(), queue, done));
+        Self { tickets, results, _task: task }
     }
 
     /// Queues an ack; when there is no room it has failed at once.
@@ -43,19 +42,13 @@ impl Publisher {
 
     /// The next result.
     pub(crate) async fn next(&mut self) -> Option<Input> {
-        self.results.recv().await
+        self.results.recv().await.ok()
     }
 }
 
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn publish_all(client: Client, mut queue: mpsc::Receiver<(Instant, AckTicket)>, done: mpsc::Sender<Input>) {
+async fn publish_all(client: Client, queue: Receiver<(Instant, AckTicket)>, done: Sender<Input>) {
     let mut connection = None;
-    while let Some((since, ticket)) = queue.recv().await {
+    while let Ok((since, ticket)) = queue.recv().await {
         // A connection that stood idle may have died unseen: the second try is on a fresh one. An ack that arrives
         // twice is harmless, one that does not arrive costs the coordinator 15 s.
         let sent = since.elapsed() < ACK_WAITS
@@ -75,13 +68,13 @@ async fn publish(client: &Client, connection: &mut Option<MultiplexedConnection>
                 .set_connection_timeout(Some(PUBLISH_WITHIN))
                 .set_response_timeout(Some(PUBLISH_WITHIN));
             let connect = client.get_multiplexed_async_connection_with_config(&config);
-            match timeout(PUBLISH_WITHIN, connect).await {
-                Ok(Ok(fresh)) => fresh,
-                Ok(Err(error)) => {
+            match within(PUBLISH_WITHIN, connect).await {
+                Some(Ok(fresh)) => fresh,
+                Some(Err(error)) => {
                     tracing::warn!(ack = %ticket.about, "the bus refuses our connection for acks: {}", explain(&error));
                     return false;
                 }
-                Err(_) => return false,
+                None => return false,
             }
         }
     };

@@ -7,9 +7,10 @@ use appproxy_core::config::reload::Watch;
 use appproxy_core::config::server::TlsFiles;
 use appproxy_core::telemetry::Reading;
 
+use crate::executor::block_on;
 use crate::shutdown::Signals;
 use crate::start::Running;
-use crate::{Failed, check, logs, runtime};
+use crate::{Failed, check, logs};
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     logs::start_as(&loaded.config.logging).map_err(Failed::config)?;
     tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
     check::warn(&loaded);
-    runtime()?.block_on(async {
+    block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let mut files = Files::of(path, loaded.config.server.tls.as_ref()).await;
         let mut running = Running::start(loaded.config).await?;
@@ -47,7 +48,7 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
             () = running.stop() => Ok(()),
             signal = signals.again() => Err(Failed::run(format!("a second signal ({signal}): stopped at once"))),
         }
-    })
+    })?
 }
 
 async fn reload(files: &Files, running: &mut Running) {

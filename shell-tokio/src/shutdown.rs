@@ -1,32 +1,15 @@
 //! The end of a process: one signal drains, a second one cuts (data-plane 9).
 
 use core::time::Duration;
-use std::io;
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::executor::{Switch, Timer, within};
+
+pub(crate) use crate::executor::Signals;
 
 /// Signals so close to each other are one.
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// SIGTERM, SIGINT and SIGHUP.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
 impl Signals {
-    /// Takes the signals over from the system's default, which is to die.
-    pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
     /// The next signal to end, by name.
     async fn next(&mut self) -> &'static str {
         loop {
@@ -47,16 +30,6 @@ impl Signals {
         };
         let _: Option<()> = within(TOGETHER, together).await;
         self.next().await
-    }
-
-    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
-    /// too.
-    pub(crate) async fn next_of_all(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hangup.recv() => "SIGHUP",
-        }
     }
 }
 

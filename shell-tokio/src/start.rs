@@ -1,5 +1,6 @@
 //! Starts a whole worker in this process, and said it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
@@ -8,9 +9,10 @@ use appproxy_core::config::server::BindAddress;
 use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::telemetry::Reading;
-use tokio::task::JoinSet;
+use async_channel::Receiver;
 
 use crate::clock::Clock;
+use crate::executor::{Task, spawn};
 use crate::listen::{BoundAddress, Listener};
 use crate::membership::{Candidate, Membership};
 use crate::node::{Node, Parts};
@@ -18,24 +20,23 @@ use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-use crate::{Failed, admin, data, embedded, logs, tls};
+use crate::{Failed, admin, data, executor, logs, tls};
 
 /// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
-    node: Arc<Node>,
-    planes: Planes,
-    membership: Membership,
-    config: Config,
-}
-
-struct Planes {
-    data: Plane,
-    admin: Plane,
+    pub(crate) node: Arc<Node>,
+    /// `None` once it said.
+    data_plane: Option<Plane>,
+    admin_plane: Plane,
+    /// Closed when the data plane's last connection has gone.
+    all_done: Receiver<Infallible>,
     admin_phases: Phases,
     admin_token: admin::Token,
-    tasks: JoinSet<()>,
+    _accepting: Vec<Task<()>>,
+    membership: Membership,
+    config: Config,
 }
 
 impl Running {
@@ -44,6 +45,7 @@ impl Running {
     /// # Errors
     /// What of the configuration cannot be had here: an address, a certificate file, a feature.
     pub async fn start(config: Config) -> Result<Self, Failed> {
+        executor::start()?;
         tls::install_provider();
         let clock = Clock::start();
         let mut seed = [0; 32];
@@ -75,38 +77,39 @@ impl Running {
         let admin_address = bound(&admin_listener)?;
 
         let phases = node.phases.clone();
+        let served = node.clone();
         let tls = config.server.tls.as_ref().map(tls::server_config).transpose().map_err(Failed::config)?;
+        let answer = move |request, arrival| -> Answered { Box::pin(data::handle(served.clone(), request, arrival)) };
         let open = node.metrics.connections.clone();
-        let answering = node.clone();
-        let answer =
-            move |request, arrival| -> Answered { Box::pin(data::handle(answering.clone(), request, arrival)) };
-        let data = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
+        let (data, all_done) = Plane::new(answer, node.clone(), &config.server, tls, open, phases);
         let admin_phases = Phases::default();
         let admin_token = admin::Token::new(config.admin.token.clone().map(Arc::new).into());
-        let (answering, token) = (node.clone(), admin_token.clone());
-        let answer =
-            move |request, _| -> Answered { Box::pin(admin::handle(answering.clone(), token.clone(), request)) };
-        let admin = Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
-        let mut tasks = JoinSet::new();
-        for listener in listeners {
-            tasks.spawn(data.clone().accept(listener));
-        }
-        tasks.spawn(admin.clone().accept(admin_listener));
+        let (shown, token) = (node.clone(), admin_token.clone());
+        let answer = move |request, _| -> Answered { Box::pin(admin::handle(shown.clone(), token.clone(), request)) };
+        let (admin, _) =
+            Plane::new(answer, node.clone(), &config.server, None, Default::default(), admin_phases.clone());
+        let mut accepting: Vec<_> =
+            listeners.into_iter().map(|listener| spawn(data.clone().accept(listener))).collect();
+        accepting.push(spawn(admin.clone().accept(admin_listener)));
 
         let membership = Membership::join(candidate, said, &config, &node)?;
         for address in &data_addresses {
             tracing::info!(%address, "listening");
         }
         tracing::info!(address = %admin_address, "admin listening");
-        let planes = Planes { data, admin, admin_phases, admin_token, tasks };
-        Ok(Self { data: data_addresses, admin: admin_address, node, planes, membership, config })
-    }
-
-    /// The data plane as a service of somebody else's axum application: for its fallback, or nested under a path of its
-    /// own. Serve the application with the connection's address (`into_make_service_with_connect_info::<SocketAddr>()`):
-    /// a request without one has no address, and every address list refuses it. WebSockets need our own listeners.
-    pub fn router(&self) -> axum::Router {
-        embedded::router(self.node.clone())
+        Ok(Self {
+            data: data_addresses,
+            admin: admin_address,
+            node,
+            data_plane: Some(data),
+            admin_plane: admin,
+            all_done,
+            admin_phases,
+            admin_token,
+            _accepting: accepting,
+            membership,
+            config,
+        })
     }
 
     /// Where the data plane listens, ports as chosen.
@@ -150,9 +153,9 @@ impl Running {
         let bounded_otherwise = before.server.max_buffered != config.server.max_buffered
             || before.server.idle_timeout != config.server.idle_timeout;
         self.node.equip(upstream, bounded_otherwise.then(|| BodyBounds::of(&config.server)));
-        self.planes.data.reload(&config.server, tls);
-        self.planes.admin.reload(&config.server, None);
-        self.planes.admin_token.store(config.admin.token.clone().map(Arc::new));
+        self.data_plane.iter().for_each(|plane| plane.reload(&config.server, tls.clone()));
+        self.admin_plane.reload(&config.server, None);
+        self.admin_token.store(config.admin.token.clone().map(Arc::new));
         self.membership.configure(config, plan.rekeyed.clone(), ExchangeRules::from(config)).await;
         self.config = plan.config.clone();
         Ok(plan)
@@ -173,10 +176,12 @@ impl Running {
     pub async fn stop(mut self) {
         let server = &self.config.server;
         self.membership.leave().await;
-        let all_done = self.planes.data.all_done();
+        self.data_plane = None;
+        // Nothing is ever sent: the channel closes.
+        let all_done = async { while self.all_done.recv().await.is_ok() {} };
         self.node.phases.walk(server.drain_notice, server.shutdown_timeout, all_done).await;
         self.membership.drained().await;
-        self.planes.admin_phases.closing.turn();
+        self.admin_phases.closing.turn();
         tracing::info!("stopped");
     }
 }
@@ -189,11 +194,10 @@ impl core::fmt::Debug for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for phases in [&self.node.phases, &self.planes.admin_phases] {
+        for phases in [&self.node.phases, &self.admin_phases] {
             phases.closing.turn();
             phases.cutting.turn();
         }
-        self.planes.tasks.abort_all();
     }
 }
 

@@ -1,5 +1,6 @@
 //! A connection that became a WebSocket: bytes both ways until either side closes (data-plane 3).
 
+use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
@@ -8,13 +9,15 @@ use std::sync::Arc;
 use appproxy_core::exchange::{Committed, EndOfBody};
 use appproxy_core::telemetry::Held;
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use futures_util::future::{Either, select};
 
 use crate::attempts::Freeing;
 use crate::data;
-use crate::executor::Instant;
+use crate::executor::{Instant, Timer, within};
 use crate::lane::Lane;
 use crate::node::Node;
+use crate::part::or;
+use crate::streams::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, close, split};
 
 /// Once a side has closed, the other has this long to say its last words.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -76,8 +79,8 @@ impl Drop for Tunnel {
 
 /// How it ended, and the bytes that went to the client. Each side comes with what it said already.
 async fn carry<C, R>(
-    (client, from_client): (C, Bytes),
-    (replica, from_replica): (R, Bytes),
+    client: (C, Bytes),
+    replica: (R, Bytes),
     idle: Duration,
     cut: impl Future<Output = ()>,
 ) -> (EndOfBody, u64)
@@ -85,36 +88,38 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     R: AsyncRead + AsyncWrite + Unpin,
 {
+    let ((client, from_client), (replica, from_replica)) = (client, replica);
     let ((client_read, client_write), (replica_read, replica_write)) = (split(client), split(replica));
     let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
-    let end = {
-        let to_replica = pass(client_read, from_client, replica_write, &up);
-        let to_client = pass(replica_read, from_replica, client_write, &down);
-        tokio::pin!(to_replica, to_client);
-        let silence = async {
-            let mut before = (0, 0);
-            loop {
-                tokio::time::sleep(idle).await;
-                let now = (up.load(Ordering::Relaxed), down.load(Ordering::Relaxed));
-                if now == core::mem::replace(&mut before, now) {
-                    return;
-                }
+    let to_replica = pin!(pass(client_read, from_client, replica_write, &up));
+    let to_client = pin!(pass(replica_read, from_replica, client_write, &down));
+    let silence = async {
+        let mut before = (0, 0);
+        loop {
+            Timer::after(idle).await;
+            let now = (up.load(Ordering::Relaxed), down.load(Ordering::Relaxed));
+            if now == core::mem::replace(&mut before, now) {
+                return EndOfBody::UpstreamIdle;
             }
-        };
-        tokio::select! {
-            closed = &mut to_replica => {
-                drop(tokio::time::timeout(LAST_WORDS, to_client).await);
-                if closed.is_ok() { EndOfBody::Complete } else { EndOfBody::DownstreamGone }
-            }
-            closed = &mut to_client => {
-                drop(tokio::time::timeout(LAST_WORDS, to_replica).await);
-                if closed.is_ok() { EndOfBody::Complete } else { EndOfBody::UpstreamBroke }
-            }
-            () = silence => EndOfBody::UpstreamIdle,
-            () = cut => EndOfBody::NodeStopped,
         }
     };
-    (end, down.into_inner())
+    let stopped = async {
+        cut.await;
+        EndOfBody::NodeStopped
+    };
+    let end = match select(select(to_replica, to_client), pin!(or(silence, stopped))).await {
+        Either::Left((Either::Left((closed, to_client)), _)) => {
+            drop(within(LAST_WORDS, to_client).await);
+            if closed.is_ok() { EndOfBody::Complete } else { EndOfBody::DownstreamGone }
+        }
+        Either::Left((Either::Right((closed, to_replica)), _)) => {
+            drop(within(LAST_WORDS, to_replica).await);
+            if closed.is_ok() { EndOfBody::Complete } else { EndOfBody::UpstreamBroke }
+        }
+        Either::Right((end, _)) => end,
+    };
+    let down = down.load(Ordering::Relaxed);
+    (end, down)
 }
 
 /// Passes bytes on until `from` closes, and closes `to` then.
@@ -131,7 +136,7 @@ async fn pass(
     loop {
         let bytes = from.read(&mut buffer).await?;
         if bytes == 0 {
-            return to.shutdown().await;
+            return close(&mut to).await;
         }
         to.write_all(buffer.get(..bytes).unwrap_or_default()).await?;
         count(bytes);
@@ -141,53 +146,62 @@ async fn pass(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{DuplexStream, duplex};
-    use tokio::task::JoinHandle;
+    use crate::executor::{Task, block_on, spawn};
+    use crate::streams::{TcpListener, TcpStream};
+    use core::future::pending;
 
-    const IDLE: Duration = Duration::from_secs(60);
+    /// Two ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let far = TcpStream::connect(listener.local_addr().expect("address")).await.expect("connect");
+        (listener.accept().await.expect("accept").0, far)
+    }
 
-    fn open(
+    async fn open(
+        idle: Duration,
         cut: impl Future<Output = ()> + Send + 'static,
-    ) -> (DuplexStream, DuplexStream, JoinHandle<(EndOfBody, u64)>) {
-        let ((client, ours), (theirs, replica)) = (duplex(64), duplex(64));
-        (client, replica, tokio::spawn(carry((ours, Bytes::from_static(b"early")), (theirs, Bytes::new()), IDLE, cut)))
+    ) -> (TcpStream, TcpStream, Task<(EndOfBody, u64)>) {
+        let ((ours, client), (theirs, replica)) = (pair().await, pair().await);
+        let (early, late) = (Bytes::from_static(b"early"), Bytes::from_static(b"said"));
+        (client, replica, spawn(carry((ours, early), (theirs, late), idle, cut)))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn bytes_go_both_ways_until_either_closes() {
-        for client_closes in [true, false] {
-            let (mut client, mut replica, tunnel) = open(core::future::pending());
-            let mut five = [0; 5];
-            replica.read_exact(&mut five).await.unwrap();
-            assert_eq!(&five, b"early");
-            for _ in 0..100 {
-                client.write_all(b"hello").await.unwrap();
-                replica.read_exact(&mut five).await.unwrap();
-                replica.write_all(b"world").await.unwrap();
-                client.read_exact(&mut five).await.unwrap();
-                assert_eq!(&five, b"world");
+    #[test]
+    fn bytes_go_both_ways_until_either_closes() {
+        block_on(async {
+            for client_closes in [true, false] {
+                let (mut client, mut replica, tunnel) = open(Duration::from_secs(60), pending()).await;
+                let mut five = [0; 5];
+                replica.read_exact(&mut five).await.expect("read");
+                assert_eq!(&five, b"early");
+                client.read_exact(&mut five[..4]).await.expect("read");
+                assert_eq!(&five[..4], b"said");
+                for _ in 0..100 {
+                    client.write_all(b"hello").await.expect("write");
+                    replica.read_exact(&mut five).await.expect("read");
+                    replica.write_all(b"world").await.expect("write");
+                    client.read_exact(&mut five).await.expect("read");
+                    assert_eq!(&five, b"world");
+                }
+                // The other side never closes by itself.
+                let (closing, mut other) = if client_closes { (client, replica) } else { (replica, client) };
+                drop(closing);
+                assert_eq!(other.read(&mut five).await.expect("an end"), 0);
+                drop(other);
+                assert_eq!(tunnel.await.expect("no fault"), (EndOfBody::Complete, 504));
             }
-            // The other side never closes by itself.
-            let (closing, mut other) = if client_closes { (client, replica) } else { (replica, client) };
-            drop(closing);
-            assert_eq!(other.read(&mut five).await.unwrap(), 0);
-            assert_eq!(tunnel.await.unwrap(), (EndOfBody::Complete, 500));
-        }
+        })
+        .expect("a runtime");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn silence_on_both_sides_and_the_end_of_the_node_end_it() {
-        let (mut client, mut replica, tunnel) = open(core::future::pending());
-        let mut five = [0; 5];
-        replica.read_exact(&mut five).await.unwrap();
-        for _ in 0..5 {
-            tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
-            replica.write_all(b"x").await.unwrap();
-            client.read_exact(&mut five[..1]).await.unwrap();
-        }
-        assert_eq!(tunnel.await.unwrap(), (EndOfBody::UpstreamIdle, 5));
-        let (mut client, _replica, tunnel) = open(tokio::time::sleep(Duration::from_secs(1)));
-        assert_eq!(client.read(&mut five).await.unwrap(), 0);
-        assert_eq!(tunnel.await.unwrap().0, EndOfBody::NodeStopped);
+    #[test]
+    fn silence_on_both_sides_and_the_end_of_the_node_end_it() {
+        block_on(async {
+            let (_client, _replica, tunnel) = open(Duration::from_millis(20), pending()).await;
+            assert_eq!(tunnel.await.expect("no fault"), (EndOfBody::UpstreamIdle, 4));
+            let (_client, _replica, tunnel) = open(Duration::from_secs(60), async {}).await;
+            assert_eq!(tunnel.await.expect("no fault").0, EndOfBody::NodeStopped);
+        })
+        .expect("a runtime");
     }
 }

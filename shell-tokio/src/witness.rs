@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::serving::{Drain, ExchangeEnded, Testimony, Witnesses};
-use tokio::sync::mpsc;
+use async_channel::{Receiver, Sender, TrySendError, bounded};
 
 /// Ends on their way. Beyond: dropped and counted.
 const ON_THE_WAY: usize = 1024;
@@ -13,13 +13,13 @@ const ON_THE_WAY: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Witness {
     witnesses: Mutex<Witnesses>,
-    tell: mpsc::Sender<Testimony>,
+    tell: Sender<Testimony>,
 }
 
 impl Witness {
     /// Both sides.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Testimony>) {
-        let (tell, told) = mpsc::channel(ON_THE_WAY);
+    pub(crate) fn new() -> (Self, Receiver<Testimony>) {
+        let (tell, told) = bounded(ON_THE_WAY);
         (Self { witnesses: Mutex::default(), tell }, told)
     }
 
@@ -32,7 +32,7 @@ impl Witness {
         let mut witnesses = self.witnesses();
         // Sent under the lock: the ends of one backend are told in the order in which they were judged.
         !witnesses.tells(ended)
-            || !matches!(self.tell.try_send(Testimony::Ended(ended.clone())), Err(mpsc::error::TrySendError::Full(_)))
+            || !matches!(self.tell.try_send(Testimony::Ended(ended.clone())), Err(TrySendError::Full(_)))
     }
 
     /// Tells what an operator said; `false`: it was lost, there are too many on the way.
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_not_told_and_what_finds_no_room_is_lost() {
-        let (witness, mut told) = Witness::new();
+        let (witness, told) = Witness::new();
         let ended = |end| ExchangeEnded { backend: "b".into(), began: Moment::START, end };
         assert!(witness.saw(&ended(AttemptEnd::Answered(200))) && told.try_recv().is_err());
         assert!((0..ON_THE_WAY).all(|_| witness.saw(&ended(AttemptEnd::Broke))));
