@@ -3,7 +3,7 @@
 //! | file | waits for |
 //! |---|---|
 //! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
-//! | `coordinator` | the coordinator's answers |
+//! | `calls`, `coordinator` | the coordinator's answers |
 //! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
@@ -24,6 +24,8 @@ mod attempts;
 mod body;
 #[path = "../../shell-tokio/src/bus.rs"]
 mod bus;
+#[path = "../../shell-tokio/src/calls.rs"]
+mod calls;
 #[path = "../../shell-tokio/src/check.rs"]
 pub mod check;
 #[path = "../../shell-tokio/src/clock.rs"]

@@ -12,7 +12,7 @@ use appproxy_core::worker::{Apply, CallId, Command, Deadline, Input, Output, Pro
 use async_channel::{Receiver, Sender, unbounded};
 
 use crate::bus::{Bus, Subscription};
-use crate::coordinator::Coordinator;
+use crate::calls::Coordinator;
 use crate::executor::{Task, Timer, spawn};
 use crate::journal::Journal;
 use crate::node::Node;

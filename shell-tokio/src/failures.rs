@@ -28,10 +28,6 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
             return failure;
         }
         last = error.to_string();
-        // The type of hyper-util's own resolver is private; its words are all there is.
-        if last == "dns error" {
-            return TransportFailure::Unresolved;
-        }
         cause = error.source();
     }
     TransportFailure::Other(last)

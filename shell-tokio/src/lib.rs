@@ -3,7 +3,7 @@
 //! | file | waits for |
 //! |---|---|
 //! | `membership`, `control` | the core's deadlines, calls, bus, orders: the one loop of the control plane |
-//! | `coordinator` | the coordinator's answers |
+//! | `calls`, `coordinator` | the coordinator's answers |
 //! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
@@ -19,6 +19,7 @@ mod admin;
 mod attempts;
 mod body;
 mod bus;
+mod calls;
 pub mod check;
 mod clock;
 mod control;

@@ -14,9 +14,9 @@ use appproxy_core::worker::{Input, Worker};
 use async_channel::{Receiver, Sender, bounded};
 
 use crate::bus::Bus;
+use crate::calls::Coordinator;
 use crate::clock::Clock;
 use crate::control::{Control, Order, Peers};
-use crate::coordinator::Coordinator;
 use crate::executor::{Task, spawn};
 use crate::journal::Journal;
 use crate::node::Node;
