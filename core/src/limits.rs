@@ -73,6 +73,9 @@ pub const SERVED_NAMES: usize = 10_000;
 /// Bytes of a name in a backend's model list. Beyond: that name is not learned.
 pub const SERVED_NAME_BYTES: usize = 1024;
 
+/// Idle connections that are kept to one replica. Beyond: closed; bursts connect anew.
+pub const IDLE_LINES: usize = 256;
+
 /// Header lines of one request. Beyond: 431.
 pub const HEAD_LINES: usize = 100;
 

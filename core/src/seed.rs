@@ -90,11 +90,17 @@ impl Draws {
     /// An independent stream, for a part that draws in its own time.
     #[must_use]
     pub fn child(&mut self) -> Self {
+        Self::new(self.seed())
+    }
+
+    /// A seed for such a part.
+    #[must_use]
+    pub fn seed(&mut self) -> Seed {
         let mut bytes = [0; 32];
         for chunk in bytes.chunks_exact_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes());
         }
-        Self::new(Seed(bytes))
+        Seed(bytes)
     }
 }
 

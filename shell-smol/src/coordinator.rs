@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use appproxy_core::exchange::Origin;
 use appproxy_core::limits;
 use appproxy_core::worker::TransportFailure;
 use bytes::Bytes;
@@ -22,7 +23,6 @@ use rustls::ClientConfig;
 
 use crate::calls;
 use crate::failures::classify_io;
-use crate::peer::Peer;
 use crate::streams::resolve;
 
 /// The status and the whole body of the answer to one request.
@@ -42,8 +42,10 @@ mod plain {
 
     /// One request to the first address of its host that takes it.
     pub(super) async fn fetch(request: &Request<Bytes>) -> Result<(u16, Bytes), TransportFailure> {
-        let Some(peer) = Peer::of(request.uri()) else { return Err(TransportFailure::Other("no address".to_owned())) };
-        let resolved = resolve((peer.host(), peer.port())).await;
+        let Some(origin) = Origin::of(request.uri()) else {
+            return Err(TransportFailure::Other("no address".to_owned()));
+        };
+        let resolved = resolve((origin.host(), origin.port())).await;
         let mut last = TransportFailure::Unresolved;
         for address in resolved.map_err(|_| TransportFailure::Unresolved)? {
             match attempt(request, address).await {

@@ -64,8 +64,6 @@ mod observe;
 mod pace;
 #[path = "../../shell-tokio/src/part.rs"]
 mod part;
-#[path = "../../shell-tokio/src/peer.rs"]
-mod peer;
 #[path = "../../shell-tokio/src/plane.rs"]
 mod plane;
 #[path = "../../shell-tokio/src/pool.rs"]

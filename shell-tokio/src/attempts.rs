@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use appproxy_core::exchange::{
-    Admitted, Answer, Attempt, Choosing, Chosen, Committed, Denial, Explained, Head, Outcome, Place, Queued, ReplyHead,
+    Admitted, Answer, Choosing, Chosen, Committed, Explained, Head, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Limited};
 
 use crate::body::Stopped;
 use crate::executor::{Instant, Timer, until, within};
-use crate::held::{Held, Waiting};
+use crate::held::Held;
 use crate::lane::Answering;
 use crate::node::Node;
 use crate::part::Ring;
@@ -133,7 +133,8 @@ impl Drop for Freeing {
     }
 }
 
-fn call_next(node: &Node, pool: &PoolKey) {
+/// Calls the next who waits for a replica of this pool.
+pub(crate) fn call_next(node: &Node, pool: &PoolKey) {
     // A place that nobody waits at any more passes its turn on.
     while let Some(place) = node.states.selection(pool).freed(pool, node.clock.moment()) {
         if node.calls.call(pool, place) {
@@ -175,52 +176,5 @@ struct Bell<'a> {
 impl Drop for Bell<'_> {
     fn drop(&mut self) {
         self.calls.bells().remove(&self.key);
-    }
-}
-
-impl Waiting for Attempt {
-    fn gone(self, _: &Node) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
-        Self::refuse(self, denial)
-    }
-}
-
-impl Waiting for Explained {
-    fn gone(self, _: &Node) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, _: &Denial, _: &Node) -> Box<Answer> {
-        self.body(None)
-    }
-}
-
-impl Waiting for Choosing {
-    fn gone(self, _: &Node) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
-        Self::refuse(self, denial)
-    }
-}
-
-impl Waiting for Queued {
-    fn gone(self, node: &Node) -> Outcome {
-        let pool = self.pool().clone();
-        let outcome = Self::gone(self, &mut node.states.selection(&pool));
-        // It may just have been called.
-        call_next(node, &pool);
-        outcome
-    }
-
-    fn refuse(self, denial: &Denial, node: &Node) -> Box<Answer> {
-        let pool = self.pool().clone();
-        let answer = Self::refuse(self, denial, &mut node.states.selection(&pool));
-        call_next(node, &pool);
-        answer
     }
 }

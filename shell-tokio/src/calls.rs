@@ -7,10 +7,9 @@ use std::sync::Arc;
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::exchange::Outgoing;
 use appproxy_core::limits;
-use appproxy_core::worker::{Call, CallBody, CallEnded, CallRequest, CallResponse, TransportFailure};
+use appproxy_core::worker::{Call, CallBody, CallEnded, CallRequest, CallResponse, Rest, TransportFailure};
 use bytes::Bytes;
 use http::Request;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use http_body::Body;
 use http_body_util::{BodyExt, Collected, Limited};
 use rustls::ClientConfig;
@@ -23,35 +22,27 @@ use crate::lane::once;
 use crate::tls;
 use crate::upload::Sent;
 
-const TOKEN: HeaderName = HeaderName::from_static("x-backendai-token");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-backendai-requestid");
-
 /// For connecting; a name with several addresses has it shared between them.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A client of one coordinator. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Coordinator {
+    rest: Arc<Rest>,
     tls: Arc<ClientConfig>,
-    base: String,
-    token: HeaderValue,
     clock: Clock,
 }
 
 impl Coordinator {
     /// A client for `coordinator_url`; an unreadable `ca_file` or secret is an error.
     pub(crate) fn new(config: &WorkerConfig, clock: Clock) -> Result<Self, String> {
-        let mut token = HeaderValue::from_str(config.api_secret.expose())
-            .map_err(|_| "api_secret holds characters that no HTTP header can carry".to_owned())?;
-        token.set_sensitive(true);
         let tls = Arc::new(tls::client_config(config.ca_file.as_deref())?);
-        Ok(Self { tls, base: config.coordinator_url.trim_end_matches('/').to_owned(), token, clock })
+        Ok(Self { rest: Arc::new(Rest::of(config)?), tls, clock })
     }
 
     /// Makes one call, until its deadline at the latest.
     pub(crate) async fn make(self, call: Call) -> CallEnded {
-        let deadline = self.clock.instant(call.deadline());
-        match until(deadline, self.exchange(call.request())).await {
+        match until(self.clock.instant(call.deadline()), self.exchange(call.request())).await {
             Some(Ok(response)) => call.answered(response),
             Some(Err(failure)) => call.failed(failure),
             None => call.failed(TransportFailure::TimedOut),
@@ -59,19 +50,7 @@ impl Coordinator {
     }
 
     async fn exchange(&self, asked: &CallRequest) -> Result<CallResponse, TransportFailure> {
-        let mut request = Request::builder()
-            .method(&asked.method)
-            .uri(format!("{}{}", self.base, asked.path_and_query))
-            .header(TOKEN, self.token.clone())
-            .header(REQUEST_ID, asked.request_id.to_string())
-            .header(ACCEPT, "application/json");
-        if asked.body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
-        let request = request
-            .body(Bytes::from(asked.body.clone().unwrap_or_default()))
-            .map_err(|error| TransportFailure::Other(format!("the request cannot be written: {error}")))?;
-        let (status, body) = coordinator::fetch(request, &self.tls).await?;
+        let (status, body) = coordinator::fetch(self.rest.request(asked)?, &self.tls).await?;
         Ok(CallResponse { status, body: CallBody(body.into()) })
     }
 }
@@ -109,7 +88,8 @@ pub(crate) mod tests {
             request_id: appproxy_core::wire::ids::RequestId(uuid::Uuid::nil()),
         };
         let tls = Arc::new(tls::client_config(None).expect("roots"));
-        let client = Coordinator { tls, base, token: HeaderValue::from_static("t"), clock: Clock::start() };
+        let config = WorkerConfig { coordinator_url: base, ..WorkerConfig::plain() };
+        let client = Coordinator { rest: Arc::new(Rest::of(&config).expect("a token")), tls, clock: Clock::start() };
         block_on(client.exchange(&asked)).expect("a runtime")
     }
 

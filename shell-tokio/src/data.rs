@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use appproxy_core::exchange::{Answer, Gate, Outcome};
+use appproxy_core::exchange::{Answer, Gate, Outcome, fault};
 use appproxy_core::telemetry::{AccessLine, Held};
 use bytes::Bytes;
 use core::panic::AssertUnwindSafe;
 use core::pin::pin;
 use core::time::Duration;
 use futures_util::FutureExt;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use crate::access_line;
@@ -34,8 +33,6 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Either::Left(Full::new(bytes.into()))
 }
 
-const INTERNAL: &str = r#"{"error":{"message":"This server met a fault of its own. Send the request again.","type":"server_error","param":null,"code":"internal"}}"#;
-
 /// Answers one request: every path is the core's to judge.
 pub(crate) async fn handle<B: Coming>(node: Arc<Node>, request: Request<B>, arrival: Arrival) -> Response<Body> {
     let (in_flight, began) = (node.metrics.in_flight.hold(), arrival.at);
@@ -47,10 +44,7 @@ pub(crate) async fn handle<B: Coming>(node: Arc<Node>, request: Request<B>, arri
         Err(_) => {
             tracing::error!("a request met a fault in this worker and was answered with 500; please report it");
             node.metrics.counts().refused("internal");
-            let mut response = Response::new(whole(INTERNAL));
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
+            fault().map(whole)
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use appproxy_core::worker::TransportFailure;
 use http_body_util::LengthLimitError;
 
-use crate::peer::Unresolved;
+use crate::dial::Unresolved;
 
 /// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
 pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
@@ -47,13 +47,5 @@ pub(crate) fn classify_io(error: &io::Error) -> Option<TransportFailure> {
             return Some(failure);
         }
     }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Some(TransportFailure::Refused),
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Some(TransportFailure::Reset),
-        io::ErrorKind::TimedOut => Some(TransportFailure::TimedOut),
-        _ => None,
-    }
+    TransportFailure::of_io(error.kind())
 }

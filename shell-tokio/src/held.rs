@@ -4,8 +4,9 @@ use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
 
-use appproxy_core::exchange::{Answer, Denial, Gated, Outcome};
+use appproxy_core::exchange::{Answer, Denial, States, Waiting};
 
+use crate::attempts::call_next;
 use crate::data::record;
 use crate::executor::Instant;
 use crate::node::Node;
@@ -16,21 +17,6 @@ pub(crate) struct Held<'a, S: Waiting> {
     node: &'a Node,
     began: Instant,
     state: Option<S>,
-}
-
-pub(crate) trait Waiting {
-    fn gone(self, node: &Node) -> Outcome;
-    fn refuse(self, denial: &Denial, node: &Node) -> Box<Answer>;
-}
-
-impl Waiting for Gated {
-    fn gone(self, _: &Node) -> Outcome {
-        Self::gone(self)
-    }
-
-    fn refuse(self, denial: &Denial, _: &Node) -> Box<Answer> {
-        Self::refuse(self, denial)
-    }
 }
 
 impl<'a, S: Waiting> Held<'a, S> {
@@ -52,17 +38,26 @@ impl<'a, S: Waiting> Held<'a, S> {
         .await;
         match (self.state.take(), done) {
             (Some(state), Some(done)) => Ok((state, done)),
-            (Some(state), None) => Err(state.refuse(&Denial::overloaded(), self.node)),
+            (Some(state), None) => Err(self.end(state, |state, states| state.refuse(&Denial::overloaded(), states))),
             // Only `drop` and this take it, and this runs once.
             (None, _) => unreachable!("a state is taken once"),
         }
+    }
+
+    /// Ends a state; whoever stands behind it in a queue is called: it may just have been called itself.
+    fn end<T>(&self, state: S, end: impl FnOnce(S, &States) -> T) -> T {
+        let queue = state.queue().cloned();
+        let ended = end(state, &self.node.states);
+        queue.iter().for_each(|pool| call_next(self.node, pool));
+        ended
     }
 }
 
 impl<S: Waiting> Drop for Held<'_, S> {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            record(self.node, &state.gone(self.node), self.began, None);
+            let outcome = self.end(state, S::gone);
+            record(self.node, &outcome, self.began, None);
         }
     }
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::error::Error;
 use std::sync::Arc;
 
+use appproxy_core::exchange::Origin;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -17,7 +18,6 @@ use rustls::ClientConfig;
 
 use crate::dial::{self, Io};
 use crate::part::Part;
-use crate::peer::{Peer, for_origin};
 use crate::pool::Slot;
 use crate::upload::Sent;
 
@@ -120,9 +120,9 @@ pub(crate) async fn once(
     tls: &Arc<ClientConfig>,
     limit: Duration,
 ) -> Result<Response<Answering>, Box<dyn Error + Send + Sync>> {
-    let Some(peer) = Peer::of(request.uri()) else { return Err("neither http nor https".into()) };
-    for_origin(&mut request);
-    let lane = Lane::open(dial::connect(&peer, tls, limit).await?).await?;
+    let Some(origin) = Origin::of(request.uri()) else { return Err("neither http nor https".into()) };
+    Origin::form(&mut request);
+    let lane = Lane::open(dial::connect(&origin, tls, limit).await?).await?;
     let (lane, response) = lane.ask(request).await.map_err(|error| error.into_error())?;
     Ok(response.map(|body| Answering::new(body, lane, None)))
 }
@@ -133,12 +133,12 @@ pub(crate) struct Answering {
     body: Incoming,
     ended: bool,
     lane: Option<Lane>,
-    back: Option<Arc<Slot>>,
+    back: Option<Slot>,
 }
 
 impl Answering {
     /// `back`: where a connection that may serve again belongs.
-    pub(crate) const fn new(body: Incoming, lane: Lane, back: Option<Arc<Slot>>) -> Self {
+    pub(crate) const fn new(body: Incoming, lane: Lane, back: Option<Slot>) -> Self {
         Self { body, ended: false, lane: Some(lane), back }
     }
 

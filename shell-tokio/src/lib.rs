@@ -42,7 +42,6 @@ mod node;
 mod observe;
 mod pace;
 mod part;
-mod peer;
 mod plane;
 mod pool;
 mod prober;

@@ -4,18 +4,13 @@ use core::future::pending;
 use std::sync::Arc;
 
 use appproxy_core::config::Config;
-use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::exchange::ExchangeRules;
-use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{Reconfigured, ServingSettings, ServingView, Testimony};
-use appproxy_core::time::Now;
-use appproxy_core::worker::journal::{PartBounds, Parts};
-use appproxy_core::worker::{Input, Worker};
+use appproxy_core::serving::{Reconfigured, ServingSettings, Testimony};
+use appproxy_core::worker::{Candidate, Input};
 use async_channel::{Receiver, Sender, bounded};
 
 use crate::bus::Bus;
 use crate::calls::Coordinator;
-use crate::clock::Clock;
 use crate::control::{Control, Order, Peers};
 use crate::executor::{Task, spawn};
 use crate::journal::Journal;
@@ -25,31 +20,6 @@ use crate::{Failed, PROGRAM};
 
 /// Orders for the control loop: one shutdown, one drained.
 const ORDERS: usize = 4;
-
-/// The worker before it runs. A plain router has one too: it probes.
-pub(crate) struct Candidate {
-    worker: Worker,
-    seed: Seed,
-    start: Now,
-}
-
-impl Candidate {
-    /// The worker that `config` describes.
-    pub(crate) fn new(config: &Config, draws: &mut Draws, clock: Clock) -> Self {
-        let mut seed = [0; 32];
-        for part in seed.chunks_exact_mut(8) {
-            part.copy_from_slice(&draws.next_u64().to_le_bytes());
-        }
-        let of_worker = config.worker.clone().unwrap_or_else(WorkerConfig::plain);
-        let (seed, start) = (Seed(seed), clock.now());
-        Self { worker: Worker::new(of_worker, &ServingSettings::from(config), seed, start), seed, start }
-    }
-
-    /// What requests read at first.
-    pub(crate) fn view(&self) -> Arc<ServingView> {
-        self.worker.view().clone()
-    }
-}
 
 /// The running control plane. Dropping it said it at once.
 #[derive(Debug)]
@@ -76,18 +46,12 @@ impl Membership {
             }
             None => Peers { coordinator: None, bus: None, prober },
         };
-        let Candidate { worker, seed, start } = candidate;
-        let journal = match (&config.journal.file, &config.worker) {
-            (Some(file), Some(of_worker)) => {
-                let (bounds, settings) = (PartBounds::from(&config.journal), ServingSettings::from(config));
-                let program = format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
-                let parts = Parts::of(bounds, program, of_worker, &settings, seed, start);
-                let journal = Journal::start(file, bounds, parts);
-                Some(journal.map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?)
-            }
-            (Some(_) | None, _) => None,
-        };
-        let control = Control::new(worker, node.clone(), peers, said, taken, journal);
+        let journal = candidate
+            .journal(config, &format!("{PROGRAM} {}", env!("CARGO_PKG_VERSION")))
+            .map(|(file, bounds, parts)| Journal::start(file, bounds, parts));
+        let journal =
+            journal.transpose().map_err(|error| Failed::run(format!("journal.file: no thread for it: {error}")))?;
+        let control = Control::new(candidate.into_worker(), node.clone(), peers, said, taken, journal);
         Ok(Self { orders, control: Some(spawn(control.run())) })
     }
 

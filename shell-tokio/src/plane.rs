@@ -12,7 +12,7 @@ use std::sync::Arc;
 use appproxy_core::access::address::Peer;
 use appproxy_core::config::server::Server;
 use appproxy_core::defects::{Defect, has};
-use appproxy_core::exchange::{BadHead, Connection};
+use appproxy_core::exchange::{BadHead, Connection, FULL};
 use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
 use async_channel::{Receiver, Sender, bounded};
@@ -303,12 +303,6 @@ impl Future for Answering {
     }
 }
 
-/// What a connection beyond the bound is told.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-connection: close\r\ncontent-length: 139\r\n\r\n\
-{\"error\":{\"message\":\"This server is at its limit. Try again shortly.\",\
-\"type\":\"service_unavailable_error\",\"param\":null,\"code\":\"overloaded\"}}";
-
 /// How many connections there are, against a bound that may change.
 struct Places {
     taken: AtomicUsize,
@@ -339,18 +333,5 @@ impl Drop for Place<'_> {
         self.places.taken.fetch_sub(1, Ordering::Relaxed);
         // One that was rung already stays so.
         let _ = self.places.freed.0.try_send(());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::FULL;
-
-    #[test]
-    fn the_answer_beyond_the_bound_states_its_length() {
-        let text = core::str::from_utf8(FULL).expect("text");
-        let (head, body) = text.split_once("\r\n\r\n").expect("head and body");
-        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{} bytes", body.len());
-        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
     }
 }

@@ -9,12 +9,13 @@ use appproxy_core::config::server::BindAddress;
 use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::telemetry::Reading;
+use appproxy_core::worker::Candidate;
 use async_channel::Receiver;
 
 use crate::clock::Clock;
 use crate::executor::{Task, spawn};
 use crate::listen::{BoundAddress, Listener};
-use crate::membership::{Candidate, Membership};
+use crate::membership::Membership;
 use crate::node::{Node, Parts};
 use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
@@ -52,11 +53,11 @@ impl Running {
         getrandom::fill(&mut seed).map_err(|error| Failed::run(format!("no randomness: {error}")))?;
         let mut draws = Draws::new(Seed(seed));
 
-        let candidate = Candidate::new(&config, &mut draws, clock);
+        let candidate = Candidate::new(&config, &mut draws, clock.now());
         let (witness, said) = Witness::new();
         let node = Arc::new(Node::new(Parts {
             clock,
-            upstream: Upstream::new(config.request.connect_timeout).map_err(Failed::run)?,
+            upstream: Upstream::new(config.request.connect_timeout, clock).map_err(Failed::run)?,
             bodies: BodyBounds::of(&config.server),
             rules: ExchangeRules::from(&config),
             situation: match config.worker {
@@ -64,7 +65,7 @@ impl Running {
                 None => Control::Alone { leaving: false },
             },
             // The static backends; a worker's first pull brings the rest.
-            view: candidate.view(),
+            view: candidate.view().clone(),
             witness,
             draws,
         }));
@@ -146,7 +147,8 @@ impl Running {
         // First what may fail.
         let tls = config.server.tls.as_ref().map(tls::server_config).transpose()?;
         let connects_otherwise = before.request.connect_timeout != config.request.connect_timeout;
-        let upstream = connects_otherwise.then(|| Upstream::new(config.request.connect_timeout)).transpose()?;
+        let upstream =
+            connects_otherwise.then(|| Upstream::new(config.request.connect_timeout, self.node.clock)).transpose()?;
         if before.logging != config.logging {
             logs::change(&config.logging)?;
         }

@@ -6,17 +6,19 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use appproxy_core::exchange::{FailStage, Failure};
+use appproxy_core::exchange::{FailStage, Failure, Origin};
+use appproxy_core::worker::TransportFailure;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use http::{Request, Response};
 use rustls::ClientConfig;
 
+use crate::clock::Clock;
 use crate::dial;
 use crate::executor::within;
+use crate::failures::classify_io;
 use crate::lane::{Answering, Lane};
-use crate::peer::{Peer, for_origin};
-use crate::pool::{Pool, Slot};
+use crate::pool::{self, Pool, Slot};
 use crate::tls;
 use crate::upload::{Sent, Upload};
 
@@ -24,14 +26,15 @@ use crate::upload::{Sent, Upload};
 #[derive(Clone)]
 pub(crate) struct Upstream {
     pool: Pool,
+    clock: Clock,
     tls: Arc<ClientConfig>,
     connect_timeout: Duration,
 }
 
 impl Upstream {
     /// A client that gives connecting `connect_timeout`. Static `https` backends are verified with the system's roots.
-    pub(crate) fn new(connect_timeout: Duration) -> Result<Self, String> {
-        Ok(Self { pool: Pool::start(), tls: Arc::new(tls::client_config(None)?), connect_timeout })
+    pub(crate) fn new(connect_timeout: Duration, clock: Clock) -> Result<Self, String> {
+        Ok(Self { pool: pool::start(clock), clock, tls: Arc::new(tls::client_config(None)?), connect_timeout })
     }
 
     /// Closes the idle connections of backends that are gone or elsewhere.
@@ -71,10 +74,10 @@ impl Upstream {
         mut request: Request<Sent>,
         fresh: bool,
     ) -> Result<Response<Answering>, (FailStage, Failure)> {
-        let Some(peer) = Peer::of(request.uri()) else { return Err((FailStage::Connect, Failure::Broke)) };
-        for_origin(&mut request);
-        let slot = self.pool.slot(backend, peer);
-        while !fresh && let Some(lane) = slot.take() {
+        let Some(origin) = Origin::of(request.uri()) else { return Err((FailStage::Connect, Failure::Broke)) };
+        Origin::form(&mut request);
+        let slot = Slot { idle: self.pool.at(backend, origin), clock: self.clock };
+        while !fresh && let Some(lane) = slot.idle.take(self.clock.moment()) {
             match lane.ask(request).await {
                 Ok((lane, response)) => return Ok(response.map(|body| Answering::new(body, lane, Some(slot)))),
                 Err(mut error) => match error.take_message() {
@@ -85,7 +88,7 @@ impl Upstream {
             }
         }
         // In a box: it is rare, and much larger than the rest.
-        let (lane, response) = Box::pin(self.connect(&slot))
+        let (lane, response) = Box::pin(self.connect(slot.idle.origin()))
             .await?
             .ask(request)
             .await
@@ -93,9 +96,9 @@ impl Upstream {
         Ok(response.map(|body| Answering::new(body, lane, (!fresh).then_some(slot))))
     }
 
-    async fn connect(&self, slot: &Slot) -> Result<Lane, (FailStage, Failure)> {
+    async fn connect(&self, origin: &Origin) -> Result<Lane, (FailStage, Failure)> {
         let connecting = async {
-            let io = dial::connect(slot.peer(), &self.tls, self.connect_timeout).await?;
+            let io = dial::connect(origin, &self.tls, self.connect_timeout).await?;
             Lane::open(io).await.map_err(io::Error::other)
         };
         let Some(connected) = within(self.connect_timeout, connecting).await else {
@@ -113,25 +116,13 @@ impl Upstream {
 /// What a request met that was handed to a connection; `reused`: which had served before.
 fn classify(error: &hyper::Error, reused: bool) -> (FailStage, Failure) {
     tracing::debug!(error = error as &dyn Error, "an attempt failed");
-    let mut cause = error.source();
-    let (mut timed_out, mut closed) = (false, error.is_incomplete_message());
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            timed_out |= io.kind() == ErrorKind::TimedOut;
-            closed |= matches!(
-                io.kind(),
-                ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::UnexpectedEof
-            );
-        }
-        cause = error.source();
-    }
+    let causes = core::iter::successors(error.source(), |&error| error.source());
+    let met = causes.filter_map(|error| error.downcast_ref::<io::Error>()).find_map(classify_io);
+    let closed = error.is_incomplete_message() || met == Some(TransportFailure::Reset);
     let stage = match error.is_canceled() {
         true => FailStage::Connect,
         false if closed && reused => FailStage::Stale,
         false => FailStage::AwaitHead,
     };
-    (stage, if timed_out { Failure::TimedOut } else { Failure::Broke })
+    (stage, if met == Some(TransportFailure::TimedOut) { Failure::TimedOut } else { Failure::Broke })
 }

@@ -13,7 +13,7 @@ use crate::seed::Draws;
 use crate::serving::{PoolKey, ServingView};
 
 /// How many parts each state is cut into, so that threads do not queue at one lock.
-const PARTS: usize = 16;
+pub(super) const PARTS: usize = 16;
 
 /// What draws, counts and spends: one of each kind for every model, key or request, in a few parts. Each lock is to be
 /// held for one call.
@@ -79,7 +79,7 @@ impl fmt::Debug for States {
     }
 }
 
-fn part<'a, T>(parts: &'a [Mutex<T>; PARTS], by: &impl Hash) -> MutexGuard<'a, T> {
+pub(super) fn part<'a, T>(parts: &'a [Mutex<T>; PARTS], by: &impl Hash) -> MutexGuard<'a, T> {
     let mut hasher = DefaultHasher::new();
     by.hash(&mut hasher);
     let index = usize::try_from(hasher.finish() % (PARTS as u64)).unwrap_or(0);
@@ -88,6 +88,6 @@ fn part<'a, T>(parts: &'a [Mutex<T>; PARTS], by: &impl Hash) -> MutexGuard<'a, T
 }
 
 /// A panic elsewhere must not close a part for ever: its plain data is usable at any moment.
-fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -59,7 +59,7 @@ impl Call {
     }
 }
 
-/// What to send to the coordinator. The shell puts `coordinator_url` before `path_and_query`, and adds
+/// What to send to the coordinator. [`super::Rest`] puts `coordinator_url` before `path_and_query`, and adds
 /// `X-BackendAI-Token` (the secret never enters a command) and `X-BackendAI-RequestID` (this request's id).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRequest {

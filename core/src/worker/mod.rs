@@ -6,6 +6,7 @@ mod apply;
 mod bus;
 mod call;
 mod calls;
+mod candidate;
 #[doc(hidden)]
 pub mod defects;
 #[cfg(feature = "appproxy-legacy")]
@@ -25,13 +26,16 @@ mod probes;
 mod pull;
 mod queue;
 mod report;
+mod rest;
 mod standing;
 mod timers;
 
 pub use call::{Call, CallBody, CallEnded, CallId, CallOutcome, CallRequest, CallResponse, TransportFailure};
+pub use candidate::Candidate;
 pub use input::Input;
 pub use output::{AckId, AckTicket, Apply, Command, Deadline, Event, Output, Severity, WakeReason};
 pub use probe::{Probe, ProbeEnded, ProbeId};
+pub use rest::Rest;
 pub use standing::Standing;
 
 use core::time::Duration;
