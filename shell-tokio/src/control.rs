@@ -29,6 +29,13 @@ pub(crate) struct Peers {
     pub(crate) prober: Prober,
 }
 
+/// What is under way, by name.
+#[derive(PartialEq, Eq, Hash)]
+enum Ticket {
+    Call(CallId),
+    Probe(ProbeId),
+}
+
 /// What this process tells its control loop.
 pub(crate) enum Order {
     /// That it leaves, and that it has drained.
@@ -44,10 +51,8 @@ pub(crate) struct Control {
     peers: Peers,
     subscription: Option<Subscription>,
     publisher: Option<Publisher>,
-    /// Calls under way. Their number is bounded by the core: one per purpose.
-    calls: HashMap<CallId, Task<()>>,
-    /// Probes under way, bounded by the core as well.
-    probes: HashMap<ProbeId, Task<()>>,
+    /// Calls and probes under way. The core bounds their number: one call per purpose, and likewise probes.
+    tasks: HashMap<Ticket, Task<()>>,
     /// How both end.
     ended: (Sender<Input>, Receiver<Input>),
     /// What requests met at the backends.
@@ -80,8 +85,7 @@ impl Control {
             peers,
             subscription: None,
             publisher,
-            calls: HashMap::new(),
-            probes: HashMap::new(),
+            tasks: HashMap::new(),
             ended: unbounded(),
             said,
             orders,
@@ -160,27 +164,20 @@ impl Control {
             }
             Command::Call(call) => match &self.peers.coordinator {
                 Some((coordinator, _)) => {
-                    let (id, made, tell) = (call.id(), coordinator.clone().make(call), self.ended.0.clone());
-                    // A call that is dropped, or whose task panics, has no answer; the core's own deadline covers it.
-                    let task = spawn(async move { drop(tell.try_send(Input::CallEnded(made.await))) });
-                    self.calls.insert(id, task);
+                    let (ticket, made) = (Ticket::Call(call.id()), coordinator.clone().make(call));
+                    self.start(ticket, async { Input::CallEnded(made.await) });
                 }
                 None => {
                     let failure = TransportFailure::Other("there is no coordinator".to_owned());
                     self.pending.push_back(Input::CallEnded(call.failed(failure)));
                 }
             },
-            Command::Abandon(id) => {
-                self.calls.remove(&id);
-            }
             Command::Probe(probe) => {
-                let (id, made, tell) = (probe.id(), self.peers.prober.clone().make(probe), self.ended.0.clone());
-                let task = spawn(async move { drop(tell.try_send(Input::ProbeEnded(made.await))) });
-                self.probes.insert(id, task);
+                let (ticket, made) = (Ticket::Probe(probe.id()), self.peers.prober.clone().make(probe));
+                self.start(ticket, async { Input::ProbeEnded(made.await) });
             }
-            Command::AbandonProbe(id) => {
-                self.probes.remove(&id);
-            }
+            Command::Abandon(id) => drop(self.tasks.remove(&Ticket::Call(id))),
+            Command::AbandonProbe(id) => drop(self.tasks.remove(&Ticket::Probe(id))),
             Command::SendAck(ticket) => {
                 let (id, publisher) = (ticket.id, self.publisher.as_ref());
                 self.pending
@@ -191,6 +188,12 @@ impl Control {
             // `settle` ends at it before it comes here.
             Command::Stop => {}
         }
+    }
+
+    /// A call or probe that is dropped, or whose task meets a fault, has no answer; the core's own deadline covers it.
+    fn start(&mut self, ticket: Ticket, ends: impl Future<Output = Input> + Send + 'static) {
+        let tell = self.ended.0.clone();
+        self.tasks.insert(ticket, spawn(async move { drop(tell.try_send(ends.await)) }));
     }
 
     /// Waits for the next thing to happen.
@@ -214,8 +217,8 @@ impl Control {
             let order = or(told(&self.orders, |order| order), input);
             let Some(order) = or(async { Some(order.await) }, timer).await else { continue };
             match &order {
-                Order::Tell(Input::CallEnded(ended)) => drop(self.calls.remove(&ended.id())),
-                Order::Tell(Input::ProbeEnded(ended)) => drop(self.probes.remove(&ended.id())),
+                Order::Tell(Input::CallEnded(ended)) => drop(self.tasks.remove(&Ticket::Call(ended.id()))),
+                Order::Tell(Input::ProbeEnded(ended)) => drop(self.tasks.remove(&Ticket::Probe(ended.id()))),
                 Order::Tell(Input::BusLost(_)) => self.subscription = None,
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appproxy_core::exchange::{Answer, Gate, Outcome, fault};
+use appproxy_core::exchange::{Answer, Committed, EndOfBody, Gate, Outcome, fault};
 use appproxy_core::telemetry::{AccessLine, Held};
 use bytes::Bytes;
 use core::panic::AssertUnwindSafe;
@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use crate::access_line;
-use crate::attempts::{self, Begun};
+use crate::attempts::{self, Begun, Freeing};
 use crate::body::{Coming, Inbound, Stopped, collect};
 use crate::executor::Instant;
 use crate::held::Held as Waits;
@@ -88,15 +88,37 @@ async fn exchange<B: Coming>(
     Ok(passed_on(node, &pace, began, in_flight, begun))
 }
 
+/// An answer that has begun, and whose end is recorded once. Dropped before, it is recorded as its owner says.
+pub(crate) struct Opened {
+    /// Taken when the end is recorded.
+    pub(crate) committed: Option<Committed>,
+    pub(crate) node: Arc<Node>,
+    began: Instant,
+    first_byte: Duration,
+    /// Dropped last: what is counted, and who waits, hear of the end when it has come.
+    _counts: (Held, Option<Freeing>),
+}
+
+impl Opened {
+    /// Records the end, the first time.
+    pub(crate) fn ended(&mut self, end: EndOfBody) {
+        if let Some(committed) = self.committed.take() {
+            record(&self.node, &committed.ended(end), self.began, Some(self.first_byte));
+        }
+    }
+}
+
 /// The answer of a replica.
 fn passed_on(node: &Arc<Node>, pace: &Pace, began: Instant, in_flight: Held, begun: Begun) -> Response<Body> {
     let Begun { committed, head, body, upload, freeing } = begun;
-    let counts = (in_flight, freeing);
-    let mut response = if committed.is_upgrade() {
-        pace.upgrade(Tunnel::new(body.into_lane(), committed, node.clone(), began, counts));
+    let (is_upgrade, first_byte) = (committed.is_upgrade(), began.elapsed());
+    let (committed, node) = (Some(committed), node.clone());
+    let opened = Opened { committed, node, began, first_byte, _counts: (in_flight, freeing) };
+    let mut response = if is_upgrade {
+        pace.upgrade(Tunnel::new(body.into_lane(), opened));
         Response::new(whole(""))
     } else {
-        Response::new(Either::Right(Box::new(Relay::new(body, upload, committed, node.clone(), began, counts))))
+        Response::new(Either::Right(Box::new(Relay::new(body, upload, opened))))
     };
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;

@@ -11,7 +11,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 use appproxy_core::time::Now;
-use appproxy_core::worker::journal::{Order, PartBounds, Parts};
+use appproxy_core::worker::journal::{self, Order, PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
 
 /// How long the end of the process waits for the last lines.
@@ -137,15 +137,8 @@ fn create(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// `FILE` becomes `FILE.1`, `FILE.1` becomes `FILE.2`, and so on; the oldest goes. What is no ordinary file is left alone.
+/// Renames what is there already. What is no ordinary file is left alone.
 fn make_room(file: &Path, older_parts: u32) -> io::Result<()> {
-    let part = |number: u32| {
-        let mut name = file.as_os_str().to_owned();
-        if number > 0 {
-            name.push(format!(".{number}"));
-        }
-        PathBuf::from(name)
-    };
     match fs::metadata(file) {
         Ok(found) if found.is_file() => {}
         Ok(_) => return Ok(()),
@@ -155,8 +148,8 @@ fn make_room(file: &Path, older_parts: u32) -> io::Result<()> {
     if older_parts == 0 {
         return fs::remove_file(file);
     }
-    for number in (0..older_parts).rev() {
-        match fs::rename(part(number), part(number + 1)) {
+    for (from, to) in journal::make_room(file, older_parts) {
+        match fs::rename(from, to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }

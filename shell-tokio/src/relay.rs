@@ -4,19 +4,15 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
-use std::sync::Arc;
 
 use appproxy_core::defects::{Defect, has, spoil_piece};
-use appproxy_core::exchange::{Committed, EndOfBody};
-use appproxy_core::telemetry::Held;
+use appproxy_core::exchange::EndOfBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::attempts::Freeing;
-use crate::data;
+use crate::data::Opened;
 use crate::executor::{Instant, Timer};
 use crate::lane::Answering;
-use crate::node::Node;
 use crate::part::Part;
 use crate::upload::Upload;
 
@@ -24,18 +20,12 @@ use crate::upload::Upload;
 pub(crate) struct Relay {
     upstream: Answering,
     upload: Option<Upload>,
-    /// Taken when the end is recorded.
-    committed: Option<Committed>,
-    node: Arc<Node>,
-    began: Instant,
+    opened: Opened,
     idle: Duration,
     last: Instant,
     /// Made when there is something to wait for: most whole answers are there with their heads.
     waits: Option<(Timer, Part)>,
-    first_byte: Duration,
     ending: Ending,
-    /// Dropped last: what is counted, and who waits, hear of the end when it has come.
-    _counts: (Held, Option<Freeing>),
 }
 
 /// Where a relay stands.
@@ -50,31 +40,15 @@ enum Ending {
 
 impl Relay {
     /// Passes `upstream` on.
-    pub(crate) fn new(
-        upstream: Answering,
-        upload: Option<Upload>,
-        committed: Committed,
-        node: Arc<Node>,
-        began: Instant,
-        counts: (Held, Option<Freeing>),
-    ) -> Self {
-        let idle = node.rules().idle_timeout;
-        let first_byte = began.elapsed();
-        let last = Instant::now();
-        let (committed, ending, waits) = (Some(committed), Ending::None, None);
-        Self { upstream, upload, committed, node, began, idle, last, waits, first_byte, ending, _counts: counts }
-    }
-
-    fn record(&mut self, end: EndOfBody) {
-        if let Some(committed) = self.committed.take() {
-            data::record(&self.node, &committed.ended(end), self.began, Some(self.first_byte));
-        }
+    pub(crate) fn new(upstream: Answering, upload: Option<Upload>, opened: Opened) -> Self {
+        let (idle, last) = (opened.node.rules().idle_timeout, Instant::now());
+        Self { upstream, upload, opened, idle, last, waits: None, ending: Ending::None }
     }
 
     /// The answer broke off: the stream's own error event where it has one, then the end of the connection.
     fn broke(&mut self, end: EndOfBody) -> Option<Bytes> {
-        let event = self.committed.as_ref().and_then(|committed| committed.last_words(end));
-        self.record(end);
+        let event = self.opened.committed.as_ref().and_then(|committed| committed.last_words(end));
+        self.opened.ended(end);
         self.ending = Ending::Break(false);
         event
     }
@@ -109,14 +83,14 @@ impl Body for Relay {
                     let Ok(data) = frame.into_data() else { continue };
                     let Some(data) = spoil_piece(data) else { continue };
                     relay.last = Instant::now();
-                    if let Some(committed) = &mut relay.committed {
+                    if let Some(committed) = &mut relay.opened.committed {
                         committed.passed(&data);
                     }
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 Poll::Ready(None) => {
                     relay.ending = Ending::Over;
-                    relay.record(EndOfBody::Complete);
+                    relay.opened.ended(EndOfBody::Complete);
                     return Poll::Ready(None);
                 }
                 // The replica is left because its caller was lost, and did nothing wrong.
@@ -125,7 +99,7 @@ impl Body for Relay {
                 }
                 Poll::Ready(Some(Err(_))) => EndOfBody::UpstreamBroke,
                 // Whoever carries the client's connection is woken when running requests are cut.
-                Poll::Pending if relay.node.phases.cutting.is_turned() => EndOfBody::NodeStopped,
+                Poll::Pending if relay.opened.node.phases.cutting.is_turned() => EndOfBody::NodeStopped,
                 Poll::Pending => {
                     let due = relay.last + relay.idle;
                     let (timer, part) = relay.waits.get_or_insert_with(|| (Timer::at(due), Part::new()));
@@ -170,6 +144,6 @@ impl Drop for Relay {
     fn drop(&mut self) {
         // A server that knows the length takes the last byte and never asks for the end.
         let end = if self.upstream.is_end_stream() { EndOfBody::Complete } else { EndOfBody::DownstreamGone };
-        self.record(end);
+        self.opened.ended(end);
     }
 }

@@ -4,18 +4,14 @@ use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
-use std::sync::Arc;
 
-use appproxy_core::exchange::{Committed, EndOfBody};
-use appproxy_core::telemetry::Held;
+use appproxy_core::exchange::EndOfBody;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 
-use crate::attempts::Freeing;
-use crate::data;
-use crate::executor::{Instant, Timer, within};
+use crate::data::Opened;
+use crate::executor::{Timer, within};
 use crate::lane::Lane;
-use crate::node::Node;
 use crate::part::or;
 use crate::streams::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, close, split};
 
@@ -26,24 +22,12 @@ const BUFFER: usize = 16 * 1024;
 /// The replica's side, and the record. Dropped before it ran, it is recorded as a client that went away.
 pub(crate) struct Tunnel {
     replica: Option<Lane>,
-    committed: Option<Committed>,
-    node: Arc<Node>,
-    began: Instant,
-    first_byte: Duration,
-    /// Dropped last: what is counted, and who waits, hear of the end when it has come.
-    _counts: (Held, Option<Freeing>),
+    opened: Opened,
 }
 
 impl Tunnel {
-    pub(crate) fn new(
-        replica: Option<Lane>,
-        committed: Committed,
-        node: Arc<Node>,
-        began: Instant,
-        counts: (Held, Option<Freeing>),
-    ) -> Self {
-        let (committed, first_byte) = (Some(committed), began.elapsed());
-        Self { replica, committed, node, began, first_byte, _counts: counts }
+    pub(crate) const fn new(replica: Option<Lane>, opened: Opened) -> Self {
+        Self { replica, opened }
     }
 
     /// Carries bytes until either side closes, both are silent for `request.idle_timeout`, or the node stops. `first`:
@@ -52,28 +36,22 @@ impl Tunnel {
         let Some(replica) = self.replica.take() else { return };
         let end = match replica.into_tunnel().await {
             Some((replica, read)) => {
-                let (idle, cut) = (self.node.rules().idle_timeout, self.node.phases.cutting.turned());
+                let (idle, cut) = (self.opened.node.rules().idle_timeout, self.opened.node.phases.cutting.turned());
                 let (end, down) = carry((client, first), (replica.into_inner(), read), idle, cut).await;
-                if let Some(committed) = &mut self.committed {
+                if let Some(committed) = &mut self.opened.committed {
                     committed.carried(down);
                 }
                 end
             }
             None => EndOfBody::UpstreamBroke,
         };
-        self.record(end);
-    }
-
-    fn record(&mut self, end: EndOfBody) {
-        if let Some(committed) = self.committed.take() {
-            data::record(&self.node, &committed.ended(end), self.began, Some(self.first_byte));
-        }
+        self.opened.ended(end);
     }
 }
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        self.record(EndOfBody::DownstreamGone);
+        self.opened.ended(EndOfBody::DownstreamGone);
     }
 }
 

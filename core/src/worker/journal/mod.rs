@@ -24,7 +24,7 @@ pub mod shown;
 pub use checkpoint::Checkpoint;
 pub use difference::Difference;
 pub use line::{Damaged, Head, VERSION};
-pub use parts::{Order, PartBounds, Parts};
+pub use parts::{Order, PartBounds, Parts, make_room};
 pub use print::{Show, print};
 pub use record::Recorder;
 pub use replay::{Replay, Step};

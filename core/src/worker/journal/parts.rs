@@ -1,6 +1,7 @@
 //! The parts of a journal (data-plane 7): when one is full, what happens when one cannot be written.
 
 use core::time::Duration;
+use std::path::{Path, PathBuf};
 
 use super::{Head, Recorder, VERSION};
 use crate::config::logging::Journal;
@@ -33,6 +34,19 @@ impl From<&Journal> for PartBounds {
         let part_bytes = usize::try_from(settings.part_size).unwrap_or(usize::MAX);
         Self { part_bytes, older_parts: settings.older_parts, behind: BEHIND, pause: PAUSE }
     }
+}
+
+/// Which files are renamed, from and to and in this order, so that `file` is free: it becomes `FILE.1`, that one `FILE.2`
+/// and so on; the oldest is overwritten. None with no older part: then `file` itself goes.
+pub fn make_room(file: &Path, older_parts: u32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let part = move |number: u32| {
+        let mut name = file.as_os_str().to_owned();
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        PathBuf::from(name)
+    };
+    (0..older_parts).rev().map(move |number| (part(number), part(number + 1)))
 }
 
 /// What the writer is to do next. Lines come without their line break.

@@ -95,3 +95,13 @@ fn a_part_is_full_when_its_lines_are_more_than_its_size() {
     assert_eq!(in_parts(&lines(two)), [3, 1], "two lines fill it to the last byte, the third is one too many");
     assert_eq!(in_parts(&lines(two - 1)), [2, 2]);
 }
+
+#[test]
+fn room_is_made_from_the_oldest_part_on() {
+    let renamed = |older_parts| -> Vec<String> {
+        let renamed = make_room(Path::new("d/j"), older_parts);
+        renamed.map(|(from, to)| format!("{} {}", from.display(), to.display())).collect()
+    };
+    assert_eq!(renamed(2), ["d/j.1 d/j.2", "d/j d/j.1"]);
+    assert!(renamed(0).is_empty());
+}
