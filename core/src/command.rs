@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+mod ask;
+
+pub use ask::{Asked, Posed};
+
 use crate::config::{self, Loaded};
 
 /// Where `run` looks without `--config`, in this order; `~` is the user's home.

@@ -128,8 +128,8 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
         Command::Demo { port, mode } => demo::main(port, mode.mode()),
         Command::Check { config, schema, reference } => check::main(config.as_deref(), schema, reference),
-        Command::Explain { model, key_id, client_ip, host, admin, token, json } => explain::main(explain::Asked {
-            question: [("model", Some(model)), ("key_id", key_id), ("client_ip", client_ip), ("host", host)],
+        Command::Explain { model, key_id, client_ip, host, admin, token, json } => explain::main(&explain::Asked {
+            question: vec![("model", Some(model)), ("key_id", key_id), ("client_ip", client_ip), ("host", host)],
             admin,
             token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
             json,
