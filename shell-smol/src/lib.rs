@@ -76,6 +76,7 @@ mod publish;
 mod relay;
 #[path = "../../shell-tokio/src/replay.rs"]
 pub mod replay;
+#[path = "../../shell-tokio/src/run.rs"]
 pub mod run;
 #[path = "../../shell-tokio/src/shutdown.rs"]
 mod shutdown;

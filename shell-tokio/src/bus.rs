@@ -3,15 +3,14 @@
 //! Nothing here reconnects a subscription by itself: its end is told, and the core decides when to subscribe again.
 
 use core::time::Duration;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use appproxy_core::config::worker::WorkerConfig;
 use appproxy_core::defects::{Defect, has};
 use appproxy_core::wire::envelope::{self, CHANNEL};
-use appproxy_core::wire::event::Decoded;
 use appproxy_core::worker::Input;
-use async_channel::{Receiver, Sender, bounded};
+use async_channel::{Receiver, Sender, unbounded};
 use futures_util::{Stream, StreamExt};
 use redis::aio::PubSubSink;
 use redis::{Client, Msg, TlsCertificates};
@@ -56,59 +55,42 @@ impl Bus {
 
     /// Subscribes in a task of its own. Dropping the subscription ends it.
     pub(crate) fn subscribe(&self) -> Subscription {
-        let (sender, receiver) = bounded(QUEUED_MESSAGES);
-        let why = Arc::new(OnceLock::new());
+        let (tell, told) = unbounded();
         let queued = Arc::new(AtomicUsize::new(0));
-        let feed = Feed { sender, queued: queued.clone(), authority: self.authority.clone() };
-        let (client, ended) = (self.client.clone(), why.clone());
+        let feed = Feed { tell, queued: queued.clone(), authority: self.authority.clone() };
+        let client = self.client.clone();
         let task = spawn(async move {
-            // Only this task sets it, once; the channel closes after it.
-            let _ = ended.set(follow(&client, &feed).await);
-            drop(feed);
+            let why = follow(&client, &feed).await;
+            drop(feed.tell.try_send((Input::BusLost(why), 0)));
         });
-        Subscription { receiver, queued, why, _task: task }
+        Subscription { told, queued, _task: task }
     }
-}
-
-/// What the subscription's task has to say.
-enum Said {
-    Up,
-    Message(Decoded, usize),
 }
 
 /// A running subscription.
 pub(crate) struct Subscription {
-    receiver: Receiver<Said>,
+    told: Receiver<(Input, usize)>,
     queued: Arc<AtomicUsize>,
-    why: Arc<OnceLock<String>>,
     _task: Task<()>,
 }
 
 impl Subscription {
     /// The next input for the core. After `BusLost` there is nothing more to ask.
-    pub(crate) async fn next(&mut self) -> Input {
-        loop {
-            match self.receiver.recv().await {
-                Ok(Said::Up) => return Input::BusUp,
-                Ok(Said::Message(decoded, bytes)) => {
-                    self.queued.fetch_sub(bytes, Ordering::Relaxed);
-                    match decoded {
-                        Decoded::Event(event) => return Input::Bus(event),
-                        Decoded::Malformed(malformed) => return Input::BusMalformed(malformed),
-                        Decoded::NotForUs => {}
-                    }
-                }
-                Err(_) => {
-                    let why = self.why.get().cloned();
-                    return Input::BusLost(why.unwrap_or_else(|| "the subscription's task ended".to_owned()));
-                }
+    pub(crate) async fn next(&self) -> Input {
+        match self.told.recv().await {
+            Ok((input, bytes)) => {
+                self.queued.fetch_sub(bytes, Ordering::Relaxed);
+                input
             }
+            Err(_) => Input::BusLost("the subscription's task ended".to_owned()),
         }
     }
 }
 
+/// The task's side: inputs, and the bytes of the messages they were.
 struct Feed {
-    sender: Sender<Said>,
+    /// Bounded by whoever tells: room for thousands of messages is not taken while none come.
+    tell: Sender<(Input, usize)>,
     queued: Arc<AtomicUsize>,
     authority: Arc<str>,
 }
@@ -125,7 +107,7 @@ async fn follow(client: &Client, feed: &Feed) -> String {
         Some(Err(error)) => return explain(&error),
         None => return format!("no subscription within {} s", SUBSCRIBE_WITHIN.as_secs()),
     };
-    if feed.sender.try_send(Said::Up).is_err() {
+    if feed.tell.try_send((Input::BusUp, 0)).is_err() {
         return "nobody listens".to_owned();
     }
     or(drain(stream, feed), stay_alive(sink)).await
@@ -135,12 +117,10 @@ async fn follow(client: &Client, feed: &Feed) -> String {
 async fn drain(mut stream: impl Stream<Item = Msg> + Unpin, feed: &Feed) -> String {
     while let Some(message) = stream.next().await {
         let bytes = message.get_payload_bytes();
-        let decoded = envelope::decode(bytes, &feed.authority);
-        if matches!(decoded, Decoded::NotForUs) {
-            continue;
-        }
+        let Some(input) = Input::heard(envelope::decode(bytes, &feed.authority)) else { continue };
         let waiting = feed.queued.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
-        if waiting > QUEUED_BYTES || feed.sender.try_send(Said::Message(decoded, bytes.len())).is_err() {
+        let full = waiting > QUEUED_BYTES || feed.tell.len() >= QUEUED_MESSAGES;
+        if full || feed.tell.try_send((input, bytes.len())).is_err() {
             return "more events than can be taken in; the next pull brings what was missed".to_owned();
         }
     }
@@ -188,13 +168,16 @@ mod tests {
     #[test]
     fn a_flood_that_nobody_takes_in_ends_as_a_lost_bus() {
         block_on(async {
-            let (sender, receiver) = bounded(QUEUED_MESSAGES);
-            let (queued, why) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::new()));
-            let feed = Feed { sender, queued: queued.clone(), authority: "a".into() };
+            let (tell, told) = unbounded();
+            let queued = Arc::new(AtomicUsize::new(0));
+            let feed = Feed { tell, queued: queued.clone(), authority: "a".into() };
             let flood = futures_util::stream::iter((0..=QUEUED_MESSAGES).map(|_| message()));
-            why.set(drain(flood, &feed).await).expect("once");
-            drop(feed);
-            let mut subscription = Subscription { receiver, queued, why, _task: spawn(async {}) };
+            let task = spawn(async move {
+                let why = drain(flood, &feed).await;
+                drop(feed.tell.try_send((Input::BusLost(why), 0)));
+            });
+            let subscription = Subscription { told, queued, _task: spawn(async {}) };
+            task.await.expect("no fault");
             for _ in 0..QUEUED_MESSAGES {
                 assert!(matches!(subscription.next().await, Input::BusMalformed(_)));
             }

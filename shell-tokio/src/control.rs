@@ -10,6 +10,7 @@ use appproxy_core::serving::{Reconfigured, Testimony};
 use appproxy_core::worker::journal::shown;
 use appproxy_core::worker::{Apply, CallId, Command, Deadline, Input, Output, ProbeId, TransportFailure, Worker};
 use async_channel::{Receiver, Sender, unbounded};
+use futures_util::FutureExt;
 
 use crate::bus::{Bus, Subscription};
 use crate::calls::Coordinator;
@@ -212,10 +213,11 @@ impl Control {
             self.turn = !self.turn;
             let ended = told(&self.ended.1, Order::Tell);
             let said = told(&self.said, |said| Order::Tell(Input::from(said)));
-            let (heard, sent) = (heard(&mut self.subscription), published(&mut self.publisher));
+            let heard = next_of(self.subscription.as_ref().map(Subscription::next));
+            let sent = next_of(self.publisher.as_ref().map(Publisher::next));
             let input = either_way(self.turn, either_way(self.turn, ended, said), either_way(self.turn, heard, sent));
             let order = or(told(&self.orders, |order| order), input);
-            let Some(order) = or(async { Some(order.await) }, timer).await else { continue };
+            let Some(order) = or(order.map(Some), timer).await else { continue };
             match &order {
                 Order::Tell(Input::CallEnded(ended)) => drop(self.tasks.remove(&Ticket::Call(ended.id()))),
                 Order::Tell(Input::ProbeEnded(ended)) => drop(self.tasks.remove(&Ticket::Probe(ended.id()))),
@@ -240,20 +242,9 @@ async fn told<T>(by: &Receiver<T>, order: impl Fn(T) -> Order) -> Order {
     }
 }
 
-async fn heard(subscription: &mut Option<Subscription>) -> Order {
-    match subscription {
-        Some(subscription) => Order::Tell(subscription.next().await),
-        None => pending().await,
-    }
-}
-
-async fn published(publisher: &mut Option<Publisher>) -> Order {
-    let result = match publisher {
-        Some(publisher) => publisher.next().await,
-        None => None,
-    };
-    match result {
-        Some(result) => Order::Tell(result),
+async fn next_of(source: Option<impl Future<Output = Input>>) -> Order {
+    match source {
+        Some(next) => Order::Tell(next.await),
         None => pending().await,
     }
 }

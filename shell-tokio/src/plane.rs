@@ -16,6 +16,7 @@ use appproxy_core::exchange::{BadHead, Connection, FULL};
 use appproxy_core::telemetry::{Gauge, Held};
 use arc_swap::ArcSwap;
 use async_channel::{Receiver, Sender, bounded};
+use futures_util::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -129,11 +130,8 @@ impl Plane {
     /// Accepts until the listeners close.
     pub(crate) async fn accept(self, listener: Listener) {
         loop {
-            let closing = async {
-                self.0.phases.closing.turned().await;
-                None
-            };
-            match or(closing, async { Some(self.accept_one(&listener).await) }).await {
+            let closing = self.0.phases.closing.turned().map(|()| None);
+            match or(closing, self.accept_one(&listener).map(Some)).await {
                 None => return,
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -178,11 +176,8 @@ impl Plane {
         };
         let handshake = TlsAcceptor::from(tls.load_full()).accept(stream);
         let limit = self.0.limits.load().header_timeout;
-        let closing = async {
-            self.0.phases.closing.turned().await;
-            None
-        };
-        match or(async { Some(within(limit, handshake).await) }, closing).await {
+        let closing = self.0.phases.closing.turned().map(|()| None);
+        match or(within(limit, handshake).map(Some), closing).await {
             None => {}
             Some(Some(Ok(stream))) => self.converse(stream, Connection { peer, tls: true }).await,
             Some(Some(Err(error))) => {
@@ -231,26 +226,16 @@ impl Plane {
         let mut connection = limits.http.serve_connection(io, service);
         let part = Part::new();
         let served = poll_fn(|cx| part.poll(cx, |cx| connection.poll_without_shutdown(cx)));
-        let slow = async {
-            pace.too_slow(limits.header_timeout, limits.idle_timeout).await;
-            Err(Stop::Slow)
-        };
-        let closing = async {
-            self.0.phases.closing.turned().await;
-            Err(Stop::Closing)
-        };
-        let ended = match either(async { Ok(served.await) }, or(slow, closing)).await {
+        let slow = pace.too_slow(limits.header_timeout, limits.idle_timeout).map(|()| Err(Stop::Slow));
+        let closing = self.0.phases.closing.turned().map(|()| Err(Stop::Closing));
+        let ended = match either(served.map(Ok), or(slow, closing)).await {
             Ok(ended) => ended,
             Err(Stop::Slow) => return self.cut("slow"),
             Err(Stop::Closing) => {
                 Pin::new(&mut connection).graceful_shutdown();
                 // All of it is polled from now on: what waits in it is to notice that it is cut.
                 let served = poll_fn(|cx| connection.poll_without_shutdown(cx));
-                let cut_off = async {
-                    self.cut_off().await;
-                    None
-                };
-                let Some(ended) = or(async { Some(served.await) }, cut_off).await else { return };
+                let Some(ended) = or(served.map(Some), self.cut_off().map(|()| None)).await else { return };
                 ended
             }
         };

@@ -1,10 +1,11 @@
 //! Publishes acks on the bus, over a connection of their own (worker-protocol 3.2).
 
+use core::future::pending;
 use core::time::Duration;
 
 use appproxy_core::wire::envelope::CHANNEL;
 use appproxy_core::worker::{AckTicket, Input};
-use async_channel::{Receiver, Sender, bounded};
+use async_channel::{Receiver, Sender, bounded, unbounded};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client};
 
@@ -28,8 +29,9 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Starts the task that publishes acks on `bus`, one after the other.
     pub(crate) fn start(bus: &Bus) -> Self {
-        let (tickets, queue) = bounded(QUEUED_ACKS);
-        let (done, results) = bounded(QUEUED_ACKS);
+        // Bounded in `publish`: room for all of them is not taken while there are none.
+        let (tickets, queue) = unbounded();
+        let (done, results) = bounded(1);
         let task = spawn(publish_all(bus.client.clone(), queue, done));
         Self { tickets, results, _task: task }
     }
@@ -37,12 +39,18 @@ impl Publisher {
     /// Queues an ack; when there is no room it has failed at once.
     pub(crate) fn publish(&self, ticket: AckTicket) -> Option<Input> {
         let id = ticket.id;
-        self.tickets.try_send((Instant::now(), ticket)).err().map(|_| Input::AckFailed(id))
+        let full = self.tickets.len() >= QUEUED_ACKS;
+        let failed = full || self.tickets.try_send((Instant::now(), ticket)).is_err();
+        failed.then_some(Input::AckFailed(id))
     }
 
     /// The next result.
-    pub(crate) async fn next(&mut self) -> Option<Input> {
-        self.results.recv().await.ok()
+    pub(crate) async fn next(&self) -> Input {
+        match self.results.recv().await {
+            Ok(result) => result,
+            // Its task met a fault: from now on acks fail where they are queued.
+            Err(_) => pending().await,
+        }
     }
 }
 

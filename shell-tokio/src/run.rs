@@ -6,14 +6,23 @@ use std::path::{Path, PathBuf};
 use appproxy_core::config::reload::Watch;
 use appproxy_core::config::server::TlsFiles;
 use appproxy_core::telemetry::Reading;
+use futures_util::FutureExt;
 
-use crate::executor::block_on;
+use crate::executor::{Timer, aside, block_on};
+use crate::part::or;
 use crate::shutdown::Signals;
 use crate::start::Running;
 use crate::{Failed, check, logs};
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// What ends waiting.
+enum Met {
+    Signal(&'static str),
+    Broken(Failed),
+    Changed,
+}
 
 /// Runs the worker of `config`, or of the first file found.
 ///
@@ -30,37 +39,33 @@ pub fn main(config: Option<&Path>) -> Result<(), Failed> {
         let mut files = Files::of(path, loaded.config.server.tls.as_ref()).await;
         let mut running = Running::start(loaded.config).await?;
         let signal = loop {
-            tokio::select! {
-                signal = signals.next_of_all() => match signal {
-                    "SIGHUP" => {
-                        tracing::info!("SIGHUP: the configuration is read anew");
-                        files.judged().await;
-                    }
-                    signal => break signal,
-                },
-                failed = running.broken() => return Err(failed),
-                () = files.changed() => tracing::info!("the configuration has changed and is read anew"),
+            let (signal, broken) = (signals.next_of_all().map(Met::Signal), running.broken().map(Met::Broken));
+            match or(signal, or(broken, files.changed().map(|()| Met::Changed))).await {
+                Met::Signal("SIGHUP") => {
+                    tracing::info!("SIGHUP: the configuration is read anew");
+                    files.judged().await;
+                }
+                Met::Signal(signal) => break signal,
+                Met::Broken(failed) => return Err(failed),
+                Met::Changed => tracing::info!("the configuration has changed and is read anew"),
             }
             reload(&files, &mut running).await;
         };
         tracing::info!(signal, "stopping");
-        tokio::select! {
-            () = running.stop() => Ok(()),
-            signal = signals.again() => Err(Failed::run(format!("a second signal ({signal}): stopped at once"))),
-        }
+        let cut = |signal| Failed::run(format!("a second signal ({signal}): stopped at once"));
+        signals.unless_again(running.stop()).await.map_err(cut)
     })?
 }
 
 async fn reload(files: &Files, running: &mut Running) {
     let path = files.config().to_owned();
-    let loaded = tokio::task::spawn_blocking(move || check::load(&path)).await;
-    let judged = match loaded {
-        Ok(Ok(loaded)) => {
+    let judged = match aside(move || check::load(&path)).await {
+        Some(Ok(loaded)) => {
             check::warn(&loaded);
             running.reload(loaded.config).await
         }
-        Ok(Err(failed)) => Err(failed.message),
-        Err(error) => Err(error.to_string()),
+        Some(Err(failed)) => Err(failed.message),
+        None => Err("to read it met a fault of this worker; please report it".to_owned()),
     };
     match judged {
         Ok(plan) if plan.is_empty() => {
@@ -104,7 +109,7 @@ impl Files {
     /// Resolves when they are to be read anew.
     async fn changed(&mut self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            Timer::after(LOOK).await;
             if let Some(contents) = contents(&self.paths).await
                 && self.watch.look(&contents)
             {
@@ -122,9 +127,6 @@ impl Files {
 
 /// `None` while one of them cannot be read: it may be on its way.
 async fn contents(paths: &[PathBuf]) -> Option<Vec<Vec<u8>>> {
-    let mut contents = Vec::with_capacity(paths.len());
-    for path in paths {
-        contents.push(tokio::fs::read(path).await.ok()?);
-    }
-    Some(contents)
+    let paths = paths.to_owned();
+    aside(move || paths.iter().map(|path| std::fs::read(path).ok()).collect()).await?
 }

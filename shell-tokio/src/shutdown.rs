@@ -2,7 +2,10 @@
 
 use core::time::Duration;
 
+use futures_util::FutureExt;
+
 use crate::executor::{Switch, Timer, within};
+use crate::part::or;
 
 pub(crate) use crate::executor::Signals;
 
@@ -19,6 +22,11 @@ impl Signals {
                 signal => return signal,
             }
         }
+    }
+
+    /// Waits for the end; `Err` when one more signal is to cut it short.
+    pub(crate) async fn unless_again(&mut self, end: impl Future<Output = ()>) -> Result<(), &'static str> {
+        or(end.map(Ok), self.again().map(Err)).await
     }
 
     /// One more signal after the first. What comes together with it (process groups deliver twice) is still the first.

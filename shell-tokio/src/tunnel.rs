@@ -7,6 +7,7 @@ use std::io;
 
 use appproxy_core::exchange::EndOfBody;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
 use crate::data::Opened;
@@ -81,10 +82,7 @@ where
             }
         }
     };
-    let stopped = async {
-        cut.await;
-        EndOfBody::NodeStopped
-    };
+    let stopped = cut.map(|()| EndOfBody::NodeStopped);
     let end = match select(select(to_replica, to_client), pin!(or(silence, stopped))).await {
         Either::Left((Either::Left((closed, to_client)), _)) => {
             drop(within(LAST_WORDS, to_client).await);

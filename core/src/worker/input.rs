@@ -6,7 +6,7 @@ use super::call::CallEnded;
 use super::output::AckId;
 use super::probe::ProbeEnded;
 use crate::serving::{Drain, ExchangeEnded, Generation, Reconfigured, Testimony};
-use crate::wire::event::BusEvent;
+use crate::wire::event::{BusEvent, Decoded};
 use crate::wire::malformed::Malformed;
 
 /// One thing that happened. The same type is API, journal line and fuzz alphabet.
@@ -45,6 +45,18 @@ pub enum Input {
     Shutdown,
     /// The last request has ended: leave the coordinator and stop.
     Drained,
+}
+
+impl Input {
+    /// What a bus message tells the worker; nothing when it is not for us.
+    #[must_use]
+    pub fn heard(decoded: Decoded) -> Option<Self> {
+        match decoded {
+            Decoded::Event(event) => Some(Self::Bus(event)),
+            Decoded::Malformed(malformed) => Some(Self::BusMalformed(malformed)),
+            Decoded::NotForUs => None,
+        }
+    }
 }
 
 impl From<Testimony> for Input {
