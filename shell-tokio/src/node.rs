@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use appproxy_core::config::Config;
 use appproxy_core::defects::{Defect, has};
 use appproxy_core::exchange::{self, BodyBounds, Control, ExchangeRules, States};
 use appproxy_core::seed::Draws;
@@ -43,35 +44,32 @@ struct InForce {
     view: Arc<ServingView>,
 }
 
-/// What a node is made of.
-pub(crate) struct Parts {
-    pub(crate) clock: Clock,
-    pub(crate) upstream: Upstream,
-    pub(crate) bodies: BodyBounds,
-    pub(crate) rules: ExchangeRules,
-    /// How it stands at first.
-    pub(crate) situation: Control,
-    pub(crate) view: Arc<ServingView>,
-    pub(crate) witness: Witness,
-    pub(crate) draws: Draws,
-}
-
 impl Node {
-    /// A node that serves `view`.
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self {
-            clock: parts.clock,
+    /// A node that serves `view` as `config` says.
+    pub(crate) fn new(
+        config: &Config,
+        clock: Clock,
+        view: Arc<ServingView>,
+        witness: Witness,
+        draws: Draws,
+    ) -> Result<Self, String> {
+        let situation = match config.worker {
+            Some(_) => Control::Unknown,
+            None => Control::Alone { leaving: false },
+        };
+        Ok(Self {
+            clock,
             metrics: Metrics::default(),
             phases: Phases::default(),
-            upstream: ArcSwap::from_pointee(parts.upstream),
-            bodies: ArcSwap::from_pointee(parts.bodies),
-            in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(parts.rules), view: parts.view }),
-            situation: ArcSwap::from_pointee(parts.situation),
-            states: States::new(parts.draws),
+            upstream: ArcSwap::from_pointee(Upstream::new(config.request.connect_timeout, clock)?),
+            bodies: ArcSwap::from_pointee(BodyBounds::of(&config.server)),
+            in_force: ArcSwap::from_pointee(InForce { rules: Arc::new(ExchangeRules::from(config)), view }),
+            situation: ArcSwap::from_pointee(situation),
+            states: States::new(draws),
             calls: Calls::default(),
-            witness: parts.witness,
+            witness,
             alarms: Mutex::new(Seldom::every(ALARM_EVERY)),
-        }
+        })
     }
 
     /// Puts a view in force, and other rules with it if there are: one pointer.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use appproxy_core::config::Config;
 use appproxy_core::config::reload::{Plan, plan};
-use appproxy_core::config::server::BindAddress;
-use appproxy_core::exchange::{BodyBounds, Control, ExchangeRules};
+use appproxy_core::exchange::{BodyBounds, ExchangeRules};
 use appproxy_core::seed::{Draws, Seed};
 use appproxy_core::telemetry::Reading;
 use appproxy_core::worker::Candidate;
@@ -16,7 +15,7 @@ use crate::clock::Clock;
 use crate::executor::{Task, spawn};
 use crate::listen::{BoundAddress, Listener};
 use crate::membership::Membership;
-use crate::node::{Node, Parts};
+use crate::node::Node;
 use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
@@ -55,24 +54,16 @@ impl Running {
 
         let candidate = Candidate::new(&config, &mut draws, clock.now());
         let (witness, said) = Witness::new();
-        let node = Arc::new(Node::new(Parts {
-            clock,
-            upstream: Upstream::new(config.request.connect_timeout, clock).map_err(Failed::run)?,
-            bodies: BodyBounds::of(&config.server),
-            rules: ExchangeRules::from(&config),
-            situation: match config.worker {
-                Some(_) => Control::Unknown,
-                None => Control::Alone { leaving: false },
-            },
-            // The static backends; a worker's first pull brings the rest.
-            view: candidate.view().clone(),
-            witness,
-            draws,
-        }));
+        // The static backends; a worker's first pull brings the rest.
+        let view = candidate.view().clone();
+        let node = Arc::new(Node::new(&config, clock, view, witness, draws).map_err(Failed::run)?);
 
-        let listeners = open_all(&config.server.bind, config.server.socket_mode).await?;
-        let admin_listener =
-            Listener::open(&config.admin.bind, config.server.socket_mode).await.map_err(Failed::run)?;
+        let open = |address| Listener::open(address, config.server.socket_mode);
+        let mut listeners = Vec::with_capacity(config.server.bind.len());
+        for address in &config.server.bind {
+            listeners.push(open(address).await.map_err(Failed::run)?);
+        }
+        let admin_listener = open(&config.admin.bind).await.map_err(Failed::run)?;
         let bound = |listener: &Listener| listener.address().map_err(|error| Failed::run(error.to_string()));
         let data_addresses = listeners.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
         let admin_address = bound(&admin_listener)?;
@@ -201,12 +192,4 @@ impl Drop for Running {
             phases.cutting.turn();
         }
     }
-}
-
-async fn open_all(addresses: &[BindAddress], socket_mode: Option<u32>) -> Result<Vec<Listener>, Failed> {
-    let mut open = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        open.push(Listener::open(address, socket_mode).await.map_err(Failed::run)?);
-    }
-    Ok(open)
 }
