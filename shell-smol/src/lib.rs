@@ -36,6 +36,7 @@ mod coordinator;
 #[path = "../../shell-tokio/src/data.rs"]
 mod data;
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+#[path = "../../shell-tokio/src/demo.rs"]
 pub mod demo;
 #[path = "../../shell-tokio/src/dial.rs"]
 mod dial;

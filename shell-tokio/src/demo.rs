@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use appproxy_core::config;
 pub use appproxy_fixtures::stage::Mode;
 use appproxy_fixtures::stage::{Demo, Prepared};
+use futures_util::FutureExt;
 
-use crate::executor::block_on;
+use crate::executor::{Timer, aside, block_on};
+use crate::part::or;
 use crate::shutdown::Signals;
 use crate::start::Running;
 use crate::{Failed, logs};
@@ -19,23 +21,18 @@ pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
     block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
-        let (running, script, _surroundings) = tokio::select! {
-            started = start(port, mode) => started?,
-            _ = signals.next_of_all() => return Ok(()),
-        };
+        let early = signals.next_of_all().map(|_| Ok(None));
+        let started = start(port, mode).map(|started| started.map(Some));
+        let Some((running, script, _surroundings)) = or(started, early).await? else { return Ok(()) };
         println!("{script}");
         let signal = signals.next_of_all().await;
         println!("\n{signal}: leaving the coordinator and ending everything. Once more to cut it short.");
-        tokio::select! {
-            () = running.stop() => Ok(()),
-            _ = signals.again() => Err(Failed::run("cut short".to_owned())),
-        }
+        signals.unless_again(running.stop()).await.map_err(|_| Failed::run("cut short".to_owned()))
     })?
 }
 
 async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {
-    let prepared = tokio::task::spawn_blocking(move || Demo::prepare(port, mode)).await;
-    let prepared = prepared.map_err(|error| Failed::run(error.to_string()))?;
+    let prepared = aside(move || Demo::prepare(port, mode)).await.ok_or_else(fault)?;
     let Prepared { mut demo, configuration } = prepared.map_err(Failed::run)?;
     let loaded = config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
     let running = Running::start(loaded.config).await.map_err(|failed| Failed {
@@ -47,12 +44,15 @@ async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed>
         if began.elapsed() > Demo::READY_WITHIN {
             return Err(Failed::run("the worker did not become ready; its log lines above say why".to_owned()));
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        Timer::after(Duration::from_millis(10)).await;
     }
     let worker = running.data().first().map(ToString::to_string).unwrap_or_default();
     let admin = running.admin().to_string();
-    let introduced =
-        tokio::task::spawn_blocking(move || demo.introduce(worker, admin).map(|script| (script, demo))).await;
-    let (script, demo) = introduced.map_err(|error| Failed::run(error.to_string()))?.map_err(Failed::run)?;
+    let introduced = aside(move || demo.introduce(worker, admin).map(|script| (script, demo))).await;
+    let (script, demo) = introduced.ok_or_else(fault)?.map_err(Failed::run)?;
     Ok((running, script, demo))
+}
+
+fn fault() -> Failed {
+    Failed::run("the demo's surroundings met a fault of ours; please report it".to_owned())
 }

@@ -30,7 +30,7 @@ impl Signals {
     }
 
     /// One more signal after the first. What comes together with it (process groups deliver twice) is still the first.
-    pub(crate) async fn again(&mut self) -> &'static str {
+    async fn again(&mut self) -> &'static str {
         let together = async {
             loop {
                 self.next_of_all().await;
