@@ -7,6 +7,7 @@ use appproxy_core::exchange::{
     Admitted, Answer, Choosing, Chosen, Committed, Explained, Head, Place, Queued, ReplyHead,
 };
 use appproxy_core::serving::PoolKey;
+use async_channel::{Receiver, Sender, bounded};
 use bytes::Bytes;
 use core::pin::pin;
 use core::time::Duration;
@@ -17,7 +18,6 @@ use crate::executor::{Instant, Timer, until, within};
 use crate::held::Held;
 use crate::lane::Answering;
 use crate::node::Node;
-use crate::part::Ring;
 use crate::upload::{Sent, Upload};
 
 /// A replica's answer that goes to the client.
@@ -108,7 +108,7 @@ async fn called(node: &Arc<Node>, began: Instant, queued: Queued) -> Result<Choo
     let waiting = node.calls.wait(queued.pool(), queued.place());
     let look_again = node.clock.instant(queued.look_again());
     let turn = async {
-        let _ = until(look_again, waiting.bell.heard()).await;
+        let _ = until(look_again, waiting.rung.recv()).await;
     };
     Ok(Held::new(node, began, queued).through(pin!(turn)).await?.0.again())
 }
@@ -146,23 +146,24 @@ pub(crate) fn call_next(node: &Node, pool: &PoolKey) {
 /// Who waits for a replica, and how to reach them.
 #[derive(Default)]
 pub(crate) struct Calls {
-    bells: Mutex<BTreeMap<(PoolKey, Place), Arc<Ring>>>,
+    bells: Mutex<BTreeMap<(PoolKey, Place), Sender<()>>>,
 }
 
 impl Calls {
-    fn bells(&self) -> MutexGuard<'_, BTreeMap<(PoolKey, Place), Arc<Ring>>> {
+    fn bells(&self) -> MutexGuard<'_, BTreeMap<(PoolKey, Place), Sender<()>>> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether somebody waits there. One who was called already stays called.
     fn call(&self, pool: &PoolKey, place: Place) -> bool {
         let bell = self.bells().get(&(pool.clone(), place)).cloned();
-        bell.inspect(|bell| bell.ring()).is_some()
+        bell.is_some_and(|bell| bell.try_send(()).is_ok() || bell.is_full())
     }
 
     fn wait(&self, pool: &PoolKey, place: Place) -> Bell<'_> {
-        let (key, bell) = ((pool.clone(), place), Arc::new(Ring::default()));
-        self.bells().insert(key.clone(), bell.clone());
-        Bell { calls: self, key, bell }
+        let (key, (ring, rung)) = ((pool.clone(), place), bounded(1));
+        self.bells().insert(key.clone(), ring);
+        Bell { calls: self, key, rung }
     }
 }
 
@@ -170,7 +171,7 @@ impl Calls {
 struct Bell<'a> {
     calls: &'a Calls,
     key: (PoolKey, Place),
-    bell: Arc<Ring>,
+    rung: Receiver<()>,
 }
 
 impl Drop for Bell<'_> {

@@ -2,7 +2,7 @@
 //! part is polled again at once, without a trip through the executor, and not at all when others woke the task.
 
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::{Context, Poll, Waker, ready};
 use std::sync::Arc;
 use std::task::Wake;
@@ -83,30 +83,6 @@ impl Part {
     /// Whether something happened since it last came to nothing.
     pub(crate) fn is_rung(&self) -> bool {
         self.bell.state.load(Ordering::Acquire) != PARKED
-    }
-}
-
-/// What one waits for and another rings, once.
-#[derive(Debug, Default)]
-pub(crate) struct Ring {
-    rung: AtomicBool,
-    waits: AtomicWaker,
-}
-
-impl Ring {
-    /// Rings; one that was rung stays so until somebody has heard it.
-    pub(crate) fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
-        self.waits.wake();
-    }
-
-    /// Resolves when it is rung, for the one who waits.
-    pub(crate) async fn heard(&self) {
-        poll_fn(|cx| {
-            self.waits.register(cx.waker());
-            if self.rung.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
     }
 }
 
