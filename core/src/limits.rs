@@ -79,6 +79,12 @@ pub const IDLE_LINES: usize = 256;
 /// Header lines of one request. Beyond: 431.
 pub const HEAD_LINES: usize = 100;
 
+/// Bytes of the head of a replica's answer. Beyond: the attempt failed.
+pub const REPLY_HEAD_BYTES: usize = 256 * 1024;
+
+/// Header lines of a replica's answer. Beyond: the attempt failed.
+pub const REPLY_HEAD_LINES: usize = 100;
+
 /// Bytes of a request line that are kept until its head is whole, to shape and log a refusal. Beyond: cut.
 pub const LEAD_BYTES: usize = 128;
 

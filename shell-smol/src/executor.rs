@@ -15,15 +15,19 @@ use async_executor::StaticExecutor;
 use async_signal::{Signal, Signals as Stream};
 use futures_util::FutureExt;
 use futures_util::future::CatchUnwind;
-use smol::future::{or, pending};
+use smol::future::{or, pending, yield_now};
 use smol::stream::StreamExt;
 
-pub(crate) use smol::Timer;
+pub(crate) use crate::alarm::Timer;
 pub(crate) use std::time::Instant;
 
-use crate::Failed;
+use crate::{Failed, alarm};
 
 static EXECUTOR: StaticExecutor = StaticExecutor::new();
+
+/// Tasks in a row before a thread looks what its sockets have to say: a thread that is away from them for longer has the
+/// reactor's own thread step in, and with one core the two then take turns.
+const TURNS: usize = 8;
 
 /// Starts the threads, at the first call.
 pub(crate) fn start() -> Result<(), Failed> {
@@ -32,15 +36,24 @@ pub(crate) fn start() -> Result<(), Failed> {
 }
 
 fn start_threads() -> Result<(), Failed> {
+    alarm::start().map_err(|error| Failed::run(format!("no thread for timers: {error}")))?;
     let count = thread::available_parallelism().map_or(1, core::num::NonZero::get);
     for number in 0..count {
-        let drive = || smol::block_on(EXECUTOR.run(pending::<Infallible>()));
-        let started = thread::Builder::new().name(format!("smol-{number}")).spawn(drive);
+        let started = thread::Builder::new().name(format!("smol-{number}")).spawn(|| smol::block_on(drive()));
         if let Err(error) = started {
             return Err(Failed::run(format!("no thread for the executor: {error}")));
         }
     }
     Ok(())
+}
+
+async fn drive() -> Infallible {
+    loop {
+        for _ in 0..TURNS {
+            EXECUTOR.tick().await;
+        }
+        yield_now().await;
+    }
 }
 
 /// What `future` comes to, in this thread; what it spawns runs in the others.

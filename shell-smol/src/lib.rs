@@ -18,6 +18,7 @@
 mod access_line;
 #[path = "../../shell-tokio/src/admin.rs"]
 mod admin;
+mod alarm;
 #[path = "../../shell-tokio/src/attempts.rs"]
 mod attempts;
 #[path = "../../shell-tokio/src/body.rs"]
@@ -81,6 +82,7 @@ pub mod replay;
 pub mod run;
 #[path = "../../shell-tokio/src/shutdown.rs"]
 mod shutdown;
+mod socket;
 #[path = "../../shell-tokio/src/start.rs"]
 mod start;
 mod streams;

@@ -10,9 +10,11 @@ pub(crate) use futures_rustls::client::TlsStream;
 pub(crate) use futures_rustls::{TlsAcceptor, TlsConnector};
 pub(crate) use futures_util::future::Either;
 pub(crate) use futures_util::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
+pub(crate) use smol::net::resolve;
 pub(crate) use smol::net::unix::{UnixListener, UnixStream};
-pub(crate) use smol::net::{TcpListener, TcpStream, resolve};
-pub(crate) use smol_hyper::rt::{FuturesIo as HttpIo, SmolTimer as HttpTimer};
+
+pub(crate) use crate::alarm::HttpTimer;
+pub(crate) use crate::socket::{HttpIo, TcpListener, TcpStream, poll_fill};
 
 use crate::pace::Paced;
 

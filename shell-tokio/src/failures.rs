@@ -7,6 +7,7 @@ use appproxy_core::worker::TransportFailure;
 use http_body_util::LengthLimitError;
 
 use crate::dial::Unresolved;
+use crate::lane::Broken;
 
 /// What a failure means. The libraries say it somewhere in their chain of causes, each in its own type.
 pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
@@ -16,13 +17,10 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
         if error.is::<LengthLimitError>() {
             return TransportFailure::TooLarge;
         }
-        if let Some(http) = error.downcast_ref::<hyper::Error>() {
-            if http.is_parse() {
-                return TransportFailure::NotHttp;
-            }
-            if http.is_incomplete_message() || http.is_canceled() || http.is_closed() {
-                return TransportFailure::Reset;
-            }
+        match error.downcast_ref::<Broken>() {
+            Some(Broken::Malformed(_)) => return TransportFailure::NotHttp,
+            Some(Broken::Closed) => return TransportFailure::Reset,
+            _ => {}
         }
         if let Some(failure) = error.downcast_ref::<io::Error>().and_then(classify_io) {
             return failure;

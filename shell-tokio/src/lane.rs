@@ -1,19 +1,21 @@
 //! One connection to a replica, carried by the task of the request that uses it: no task of its own, and no hand-over.
+//! What the bytes mean is the core's (`exchange::http1`).
 
+use core::fmt;
 use core::future::poll_fn;
-use core::pin::{Pin, pin};
-use core::task::{Context, Poll};
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::error::Error;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use appproxy_core::exchange::Origin;
-use bytes::Bytes;
+use appproxy_core::exchange::http1::{Framed, HeadReader, Malformed, write_head};
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{Connection, Parts, SendRequest, handshake};
 use rustls::ClientConfig;
 
 use crate::dial::{self, Io};
@@ -21,97 +23,215 @@ use crate::part::Part;
 use crate::pool::Slot;
 use crate::upload::Sent;
 
-/// What stands on a lane when a request could not be sent.
-type Unsent = TrySendError<Request<Sent>>;
+/// What is read in one go at first, and at most.
+const ROOM: usize = 4 * 1024;
+const MOST_ROOM: usize = 64 * 1024;
+/// Slices in one go.
+const SLICES: usize = 8;
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The replica closed the connection before the end of its answer.
+    Closed,
+    Io(io::Error),
+    Malformed(Malformed),
+    /// The request's own body broke off.
+    Body(io::Error),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the connection was closed before the end of the answer"),
+            Self::Io(error) | Self::Body(error) => error.fmt(f),
+            Self::Malformed(malformed) => malformed.fmt(f),
+        }
+    }
+}
+
+impl Error for Broken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) | Self::Body(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A request that met no answer; given back when not a byte of it was sent.
+pub(crate) struct Unanswered {
+    pub(crate) error: Broken,
+    pub(crate) unsent: Option<Request<Sent>>,
+    /// Bytes of an answer came.
+    pub(crate) heard: bool,
+}
 
 /// An open connection. Handed on often, and in a box for that.
 pub(crate) struct Lane(Box<Open>);
 
 struct Open {
-    sender: SendRequest<Sent>,
-    line: Line,
-    part: Part,
+    io: Io,
+    /// What the replica said and nobody took yet.
+    read: BytesMut,
+    room: usize,
+    /// The head of the running request, and how much of it is sent.
+    head: Vec<u8>,
+    sent: usize,
+    sending: Option<Request<Sent>>,
+    /// Sending met an error: what the replica says may still be an answer.
+    deaf: bool,
+    /// Rung by what happens while nobody polls it.
+    bell: Part,
 }
 
-/// The library's half of it.
-struct Line {
-    /// Taken when it has ended badly: dropping it tells whoever waits for an answer.
-    connection: Option<Connection<Io, Sent>>,
-    /// It has ended; of a connection that became a tunnel the rest is still there.
-    over: bool,
-}
-
-impl Line {
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = self.connection.as_mut().filter(|_| !self.over) {
-            // How it ended is said to whoever waits for an answer or its body.
-            self.over = connection.poll_without_shutdown(cx).is_ready();
+impl Open {
+    /// Sends what there is to send; pending until all is sent.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let Self { io, head, sent, sending, .. } = self;
+        let Some(request) = sending else { return Poll::Ready(Ok(())) };
+        let body = request.body_mut();
+        loop {
+            let rest = head.get(*sent..).unwrap_or_default();
+            // The head goes first: a body that comes from a client is not touched before it.
+            let more = if *sent == 0 && body.is_streamed() { Poll::Ready(Ok(true)) } else { body.poll_more(cx) };
+            let over = match &more {
+                Poll::Ready(more) => more.as_ref().is_ok_and(|more| !more),
+                Poll::Pending => false,
+            };
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let [first, others @ ..] = &mut slices;
+            *first = IoSlice::new(rest);
+            let count = body.slices(others);
+            if rest.is_empty() && count == 0 {
+                ready!(io.poll_flush(cx)).map_err(Broken::Io)?;
+                if over {
+                    *sending = None;
+                    return Poll::Ready(Ok(()));
+                }
+                ready!(more).map_err(Broken::Body)?;
+                continue;
+            }
+            let slices = slices.get(usize::from(rest.is_empty())..=count).unwrap_or_default();
+            let done = match ready!(io.poll_send(cx, slices)).map_err(Broken::Io)? {
+                0 => return Poll::Ready(Err(Broken::Io(io::ErrorKind::WriteZero.into()))),
+                done => done,
+            };
+            let of_head = done.min(rest.len());
+            *sent += of_head;
+            body.advance(done - of_head);
         }
     }
 
-    /// Asks `half`, carries on, and asks again: the connection reads on only when its answer is wanted.
-    fn poll<T>(&mut self, cx: &mut Context<'_>, mut half: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-        if let Poll::Ready(done) = half(cx) {
-            return Poll::Ready(done);
+    /// Sends on beside an answer: a replica that takes no more may still say why, but a body that broke off ends it all.
+    fn send_on(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
+        if self.deaf || self.sending.is_none() {
+            return Ok(());
         }
-        self.drive(cx);
-        if let Poll::Ready(done) = half(cx) {
-            return Poll::Ready(done);
+        match self.poll_send(cx) {
+            Poll::Ready(Err(Broken::Io(error))) if self.sent == 0 => Err(Broken::Io(error)),
+            Poll::Ready(Err(Broken::Io(_))) => {
+                self.deaf = true;
+                Ok(())
+            }
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
         }
-        if self.over {
-            self.connection = None;
-            return half(cx);
+    }
+
+    /// Reads what has come; false at the end of the connection.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        if self.read.capacity() - self.read.len() < self.room / 4 {
+            self.read.reserve(self.room);
         }
-        Poll::Pending
+        let bytes = ready!(self.io.poll_fill(cx, &mut self.read)).map_err(Broken::Io)?;
+        // What comes in large pieces is read in larger ones.
+        if bytes >= self.room {
+            self.room = (self.room * 2).min(MOST_ROOM);
+        }
+        Poll::Ready(Ok(bytes > 0))
+    }
+
+    fn poll_head(
+        &mut self,
+        reader: &mut HeadReader,
+        method: &http::Method,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Response<()>, Framed), Broken>> {
+        self.send_on(cx)?;
+        loop {
+            if let Some(head) = reader.take(&mut self.read, method).map_err(Broken::Malformed)? {
+                return Poll::Ready(Ok(head));
+            }
+            if !ready!(self.poll_fill(cx))? {
+                return Poll::Ready(Err(Broken::Closed));
+            }
+        }
     }
 }
 
 impl Lane {
     /// Speaks HTTP over `io`.
-    pub(crate) async fn open(io: Io) -> hyper::Result<Self> {
-        let (sender, connection) = handshake(io).await?;
-        let line = Line { connection: Some(connection), over: false };
-        Ok(Self(Box::new(Open { sender, line, part: Part::new() })))
+    pub(crate) fn open(io: Io) -> Self {
+        let (read, head, bell) = (BytesMut::new(), Vec::new(), Part::new());
+        Self(Box::new(Open { io, read, room: ROOM, head, sent: 0, sending: None, deaf: false, bell }))
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn ask(mut self, request: Request<Sent>) -> Result<(Self, Response<Incoming>), Box<Unsent>> {
-        let answered = {
-            let Open { sender, line, part } = &mut *self.0;
-            let mut answer = pin!(sender.try_send_request(request));
-            poll_fn(|cx| part.poll(cx, |cx| line.poll(cx, |cx| answer.as_mut().poll(cx)))).await
-        };
-        match answered {
-            Ok(response) => Ok((self, response)),
-            Err(unsent) => Err(Box::new(unsent)),
+    pub(crate) async fn ask(mut self, mut request: Request<Sent>) -> Result<(Self, Response<Framed>), Box<Unanswered>> {
+        let open = &mut *self.0;
+        let chunked = state_length(&mut request);
+        open.head.clear();
+        open.sent = 0;
+        write_head(&request, chunked, &mut open.head);
+        let method = request.method().clone();
+        open.sending = Some(request);
+        let mut reader = HeadReader::default();
+        match poll_fn(|cx| open.poll_head(&mut reader, &method, cx)).await {
+            Ok((head, framed)) => Ok((self, head.map(|()| framed))),
+            Err(error) => {
+                let unsent = open.sending.take().filter(|_| open.sent == 0);
+                Err(Box::new(Unanswered { error, unsent, heard: !open.read.is_empty() }))
+            }
         }
     }
 
     /// Whether it may take another request; to be asked when an answer has been read to its end.
     fn settles(&mut self) -> bool {
-        let Open { sender, line, part } = &mut *self.0;
-        let _: Poll<()> = part.settle(|cx| {
-            line.drive(cx);
-            Poll::Pending
-        });
-        !line.over && sender.is_ready()
+        let open = &mut *self.0;
+        if open.deaf || open.sending.is_some() || !open.read.is_empty() {
+            return false;
+        }
+        let Open { io, read, bell, .. } = open;
+        // Nothing is to come: whatever does ends it.
+        bell.settle(|cx| io.poll_fill(cx, read)).is_pending()
     }
 
     /// Whether it still is there, after a while in the pool.
     pub(crate) fn is_open(&mut self) -> bool {
-        !self.0.part.is_rung() || self.settles()
+        !self.0.bell.is_rung() || self.settles()
     }
 
     /// The connection itself once it has become something else, and what the replica has said already.
-    pub(crate) async fn into_tunnel(self) -> Option<(Io, Bytes)> {
-        let Line { connection, over } = self.0.line;
-        let mut connection = connection?;
-        if !over {
-            poll_fn(|cx| connection.poll_without_shutdown(cx)).await.ok()?;
-        }
-        let Parts { io, read_buf, .. } = connection.into_parts();
-        Some((io, read_buf))
+    pub(crate) fn into_tunnel(self) -> (Io, Bytes) {
+        let Open { io, read, .. } = *self.0;
+        (io, read.freeze())
     }
+}
+
+/// Has the head say how long the body is, where it does not; whether the body goes in chunks.
+fn state_length(request: &mut Request<Sent>) -> bool {
+    if request.headers().contains_key(CONTENT_LENGTH) {
+        return false;
+    }
+    let Some(length) = request.body().length() else {
+        request.body_mut().chunk();
+        return true;
+    };
+    if length > 0 || !request.method().is_safe() {
+        request.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    false
 }
 
 /// Makes one request over a connection of its own; each of the addresses of its host has its part of `limit`.
@@ -122,24 +242,23 @@ pub(crate) async fn once(
 ) -> Result<Response<Answering>, Box<dyn Error + Send + Sync>> {
     let Some(origin) = Origin::of(request.uri()) else { return Err("neither http nor https".into()) };
     Origin::form(&mut request);
-    let lane = Lane::open(dial::connect(&origin, tls, limit).await?).await?;
-    let (lane, response) = lane.ask(request).await.map_err(|error| error.into_error())?;
-    Ok(response.map(|body| Answering::new(body, lane, None)))
+    let lane = Lane::open(dial::connect(&origin, tls, limit).await?);
+    let (lane, response) = lane.ask(request).await.map_err(|unanswered| unanswered.error)?;
+    Ok(response.map(|framed| Answering::new(framed, lane, None)))
 }
 
 /// An answer's body, which carries its connection along. Dropped before its end it closes it, which cancels the request;
 /// at its end the connection goes back to where it came from.
 pub(crate) struct Answering {
-    body: Incoming,
-    ended: bool,
+    framed: Framed,
     lane: Option<Lane>,
     back: Option<Slot>,
 }
 
 impl Answering {
     /// `back`: where a connection that may serve again belongs.
-    pub(crate) const fn new(body: Incoming, lane: Lane, back: Option<Slot>) -> Self {
-        Self { body, ended: false, lane: Some(lane), back }
+    pub(crate) const fn new(framed: Framed, lane: Lane, back: Option<Slot>) -> Self {
+        Self { framed, lane: Some(lane), back }
     }
 
     /// The connection of an answer that made it a tunnel.
@@ -150,31 +269,39 @@ impl Answering {
 
 impl Body for Answering {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Broken;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { body, lane, ended, .. } = &mut *self;
-        let mut body = Pin::new(body);
-        let polled = match lane.as_mut().map(|lane| &mut *lane.0) {
-            Some(Open { line, part, .. }) => part.poll(cx, |cx| line.poll(cx, |cx| body.as_mut().poll_frame(cx))),
-            None => body.poll_frame(cx),
-        };
-        *ended |= matches!(polled, Poll::Ready(None));
-        polled
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Self { framed, lane, .. } = &mut *self;
+        let Some(Lane(open)) = lane else { return Poll::Ready(None) };
+        open.send_on(cx)?;
+        loop {
+            if framed.is_over() {
+                return Poll::Ready(None);
+            }
+            if let Some(piece) = framed.take(&mut open.read).map_err(Broken::Malformed)? {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            // The last bytes may have been none of the body's own.
+            if !framed.is_over() && !ready!(open.poll_fill(cx))? && !framed.ended() {
+                return Poll::Ready(Some(Err(Broken::Closed)));
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.body.is_end_stream()
+        self.framed.is_over()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.framed.left().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if self.is_end_stream()
+        if self.framed.is_over()
+            && self.framed.keeps()
             && let (Some(mut lane), Some(back)) = (self.lane.take(), self.back.take())
             && lane.settles()
         {

@@ -13,6 +13,7 @@ pub(crate) use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 pub(crate) use tokio_rustls::client::TlsStream;
 pub(crate) use tokio_rustls::{TlsAcceptor, TlsConnector};
 pub(crate) use tokio_util::either::Either;
+pub(crate) use tokio_util::io::poll_read_buf as poll_fill;
 
 use crate::pace::Paced;
 

@@ -35,17 +35,12 @@ impl Tunnel {
     /// what the client sent already.
     pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(mut self, client: S, first: Bytes) {
         let Some(replica) = self.replica.take() else { return };
-        let end = match replica.into_tunnel().await {
-            Some((replica, read)) => {
-                let (idle, cut) = (self.opened.node.rules().idle_timeout, self.opened.node.phases.cutting.turned());
-                let (end, down) = carry((client, first), (replica.into_inner(), read), idle, cut).await;
-                if let Some(committed) = &mut self.opened.committed {
-                    committed.carried(down);
-                }
-                end
-            }
-            None => EndOfBody::UpstreamBroke,
-        };
+        let (replica, read) = replica.into_tunnel();
+        let (idle, cut) = (self.opened.node.rules().idle_timeout, self.opened.node.phases.cutting.turned());
+        let (end, down) = carry((client, first), (replica.into_inner(), read), idle, cut).await;
+        if let Some(committed) = &mut self.opened.committed {
+            committed.carried(down);
+        }
         self.opened.ended(end);
     }
 }

@@ -3,13 +3,15 @@
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::error::Error;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use appproxy_core::exchange::http1::{CHUNK_END, LAST_CHUNK, chunk_line};
 use appproxy_core::exchange::{self, Denial, Outgoing};
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use bytes::{Buf, Bytes};
+use http_body::Body;
 
 use crate::body::{Coming, Inbound, Stopped, broken};
 use crate::executor::{Instant, Timer};
@@ -19,6 +21,9 @@ use crate::part::Part;
 type Failure = Box<dyn Error + Send + Sync>;
 /// The client's end of it.
 type Source = Pin<Box<dyn Body<Data = Bytes, Error = Failure> + Send>>;
+
+/// Pieces that are here, beyond which no more are asked for.
+const PIECES: usize = 4;
 
 /// What goes to a replica behind a request's head.
 pub(crate) enum Sent {
@@ -65,8 +70,10 @@ impl Upload {
 
     /// The body for one attempt, which takes it once it is connected.
     pub(crate) fn body(&self) -> Sent {
-        let length = self.0.state().source.as_ref().map_or_else(SizeHint::default, |source| source.size_hint());
-        Sent::Streamed(Box::new(Streaming { shared: self.0.clone(), length, running: None, waits: None }))
+        let length = self.0.state().source.as_ref().and_then(|source| source.size_hint().exact());
+        let (shared, here) = (self.0.clone(), VecDeque::new());
+        let streaming = Streaming { shared, length, chunked: false, running: None, waits: None, here, ended: false };
+        Sent::Streamed(Box::new(streaming))
     }
 
     /// Why it broke off.
@@ -84,14 +91,34 @@ impl Upload {
 /// An upload on its way.
 pub(crate) struct Streaming {
     shared: Arc<Shared>,
-    length: SizeHint,
+    length: Option<u64>,
+    chunked: bool,
     running: Option<(Source, exchange::Upload)>,
     /// For the client's next piece.
     waits: Option<(Timer, Part)>,
+    /// Here, and not sent yet.
+    here: VecDeque<Bytes>,
+    ended: bool,
 }
 
 impl Streaming {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.ended || self.here.len() >= PIECES {
+            return Poll::Ready(Ok(!self.ended));
+        }
+        let piece = ready!(self.poll(cx)).transpose()?;
+        self.ended = piece.is_none();
+        match (piece, self.chunked) {
+            (Some(piece), false) => self.here.push_back(piece),
+            (Some(piece), true) => self.here.extend([chunk_line(piece.len()), piece, CHUNK_END]),
+            (None, true) => self.here.push_back(LAST_CHUNK),
+            (None, false) => {}
+        }
+        Poll::Ready(Ok(!self.ended))
+    }
+
+    /// The next piece, which is not empty.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let Self { shared, running, waits, .. } = self;
         let clock = &shared.node.clock;
         let (source, upload) = match running {
@@ -113,7 +140,9 @@ impl Streaming {
                         return Poll::Ready(Some(Err(shared.stop(denial.into()))));
                     }
                     shared.state().moved = Instant::now();
-                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(shared.stop(broken(&*error))))),
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -138,31 +167,58 @@ impl Drop for Streaming {
     }
 }
 
-impl Body for Sent {
-    type Data = Bytes;
-    type Error = io::Error;
+impl Sent {
+    /// Whether it may take a client's time.
+    pub(crate) const fn is_streamed(&self) -> bool {
+        matches!(self, Self::Streamed(_))
+    }
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        match &mut *self {
-            Self::Kept(kept) => Pin::new(kept).poll_frame(cx).map_err(|never| match never {}),
-            Self::Streamed(streaming) => streaming.poll(cx),
+    /// Bytes of all of it, when they are known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Kept(kept) => u64::try_from(kept.remaining()).ok(),
+            Self::Streamed(streaming) => streaming.length,
         }
     }
 
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Kept(kept) => kept.is_end_stream(),
-            Self::Streamed(streaming) => streaming.running.as_ref().is_some_and(|(source, _)| source.is_end_stream()),
+    /// Has what comes go in chunks.
+    pub(crate) fn chunk(&mut self) {
+        if let Self::Streamed(streaming) = self {
+            streaming.chunked = true;
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    /// Brings more of it here; false when all there will be is.
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         match self {
-            Self::Kept(kept) => kept.size_hint(),
-            Self::Streamed(streaming) => match &streaming.running {
-                Some((source, _)) => source.size_hint(),
-                None => streaming.length,
-            },
+            Self::Kept(_) => Poll::Ready(Ok(false)),
+            Self::Streamed(streaming) => streaming.poll_more(cx),
+        }
+    }
+
+    /// Shows what is here and not taken; how many slices it is.
+    pub(crate) fn slices<'a>(&'a self, to: &mut [IoSlice<'a>]) -> usize {
+        match self {
+            Self::Kept(kept) => kept.chunks_vectored(to),
+            Self::Streamed(streaming) => {
+                to.iter_mut().zip(&streaming.here).map(|(to, piece)| *to = IoSlice::new(piece)).count()
+            }
+        }
+    }
+
+    /// So many bytes were taken.
+    pub(crate) fn advance(&mut self, mut count: usize) {
+        match self {
+            Self::Kept(kept) => kept.advance(count),
+            Self::Streamed(streaming) => {
+                while let Some(first) = streaming.here.front_mut() {
+                    if count < first.len() {
+                        return first.advance(count);
+                    }
+                    count -= first.len();
+                    streaming.here.pop_front();
+                }
+            }
         }
     }
 }

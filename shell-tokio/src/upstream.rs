@@ -3,7 +3,7 @@
 use core::pin::pin;
 use core::time::Duration;
 use std::error::Error;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use appproxy_core::exchange::{FailStage, Failure, Origin};
@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::dial;
 use crate::executor::within;
 use crate::failures::classify_io;
-use crate::lane::{Answering, Lane};
+use crate::lane::{Answering, Broken, Lane, Unanswered};
 use crate::pool::{self, Pool, Slot};
 use crate::tls;
 use crate::upload::{Sent, Upload};
@@ -79,11 +79,11 @@ impl Upstream {
         let slot = Slot { idle: self.pool.at(backend, origin), clock: self.clock };
         while !fresh && let Some(lane) = slot.idle.take(self.clock.moment()) {
             match lane.ask(request).await {
-                Ok((lane, response)) => return Ok(response.map(|body| Answering::new(body, lane, Some(slot)))),
-                Err(mut error) => match error.take_message() {
+                Ok((lane, response)) => return Ok(response.map(|framed| Answering::new(framed, lane, Some(slot)))),
+                Err(mut unanswered) => match unanswered.unsent.take() {
                     // Not a byte of it was sent.
                     Some(unsent) => request = unsent,
-                    None => return Err(classify(&error.into_error(), true)),
+                    None => return Err(classify(&unanswered, true)),
                 },
             }
         }
@@ -92,19 +92,16 @@ impl Upstream {
             .await?
             .ask(request)
             .await
-            .map_err(|error| classify(&error.into_error(), false))?;
-        Ok(response.map(|body| Answering::new(body, lane, (!fresh).then_some(slot))))
+            .map_err(|unanswered| classify(&unanswered, false))?;
+        Ok(response.map(|framed| Answering::new(framed, lane, (!fresh).then_some(slot))))
     }
 
     async fn connect(&self, origin: &Origin) -> Result<Lane, (FailStage, Failure)> {
-        let connecting = async {
-            let io = dial::connect(origin, &self.tls, self.connect_timeout).await?;
-            Lane::open(io).await.map_err(io::Error::other)
-        };
+        let connecting = dial::connect(origin, &self.tls, self.connect_timeout);
         let Some(connected) = within(self.connect_timeout, connecting).await else {
             return Err((FailStage::Connect, Failure::TimedOut));
         };
-        connected.map_err(|error| {
+        connected.map(Lane::open).map_err(|error| {
             // The system's own words may name an address: for the log only, and only when asked for.
             tracing::debug!(error = &error as &dyn Error, "no connection");
             let timed_out = error.kind() == ErrorKind::TimedOut;
@@ -114,15 +111,18 @@ impl Upstream {
 }
 
 /// What a request met that was handed to a connection; `reused`: which had served before.
-fn classify(error: &hyper::Error, reused: bool) -> (FailStage, Failure) {
+fn classify(unanswered: &Unanswered, reused: bool) -> (FailStage, Failure) {
+    let Unanswered { error, unsent, heard } = unanswered;
     tracing::debug!(error = error as &dyn Error, "an attempt failed");
-    let causes = core::iter::successors(error.source(), |&error| error.source());
-    let met = causes.filter_map(|error| error.downcast_ref::<io::Error>()).find_map(classify_io);
-    let closed = error.is_incomplete_message() || met == Some(TransportFailure::Reset);
-    let stage = match error.is_canceled() {
-        true => FailStage::Connect,
-        false if closed && reused => FailStage::Stale,
-        false => FailStage::AwaitHead,
+    let met = match error {
+        Broken::Closed => Some(TransportFailure::Reset),
+        Broken::Io(error) => classify_io(error),
+        Broken::Malformed(_) | Broken::Body(_) => None,
+    };
+    let stage = match unsent {
+        Some(_) => FailStage::Connect,
+        None if met == Some(TransportFailure::Reset) && reused && !heard => FailStage::Stale,
+        None => FailStage::AwaitHead,
     };
     (stage, if met == Some(TransportFailure::TimedOut) { Failure::TimedOut } else { Failure::Broke })
 }

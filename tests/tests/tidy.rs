@@ -268,7 +268,9 @@ fn a_printable_secret_would_be_found() {
 }
 
 /// Files that one shell has and the other does not, with the reason.
-const ONE_SIDED: [(&str, &str); 2] = [
+const ONE_SIDED: [(&str, &str); 4] = [
+    ("shell-smol/src/alarm.rs", "timers that cost no system call, which tokio's are"),
+    ("shell-smol/src/socket.rs", "sockets that remember what the system said, which tokio's are"),
     ("shell-tokio/src/command_line.rs", "defined once: the other program includes it"),
     ("shell-tokio/src/embedded.rs", "an axum application can hold the data plane; smol has no such framework"),
 ];

@@ -23,6 +23,11 @@ pub(super) enum Chunked {
 }
 
 impl Chunked {
+    /// Whether the next bytes are the body's own.
+    pub(super) const fn in_data(self) -> bool {
+        matches!(self, Self::Data(_))
+    }
+
     /// Takes in some of `rest`, which is not empty: how much, and whether the body ended with it. `None`: it is malformed.
     pub(super) fn see(&mut self, rest: &[u8]) -> Option<(usize, bool)> {
         let byte = *rest.first()?;

@@ -41,6 +41,7 @@ mod gated;
 mod gemini;
 mod headers;
 mod holder;
+pub mod http1;
 mod idle;
 #[cfg(feature = "appproxy-legacy")]
 mod legacy;

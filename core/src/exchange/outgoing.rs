@@ -1,19 +1,15 @@
-//! The request body towards a replica, as HTTP libraries take it.
+//! The request body towards a replica, as it is written.
 
-use core::convert::Infallible;
-use core::pin::Pin;
-use core::task::{Context, Poll};
+use std::io::IoSlice;
 
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use bytes::{Buf, Bytes};
 
 use super::outbound::Payload;
 
-/// A [`Payload`] on its way: up to three frames, none copied.
+/// A [`Payload`] on its way: up to three frames, none copied; a [`Buf`].
 #[derive(Debug)]
 pub struct Outgoing {
     frames: core::array::IntoIter<Bytes, 3>,
-    left: u64,
 }
 
 impl Outgoing {
@@ -32,27 +28,31 @@ impl From<Bytes> for Outgoing {
 
 impl From<Payload> for Outgoing {
     fn from(payload: Payload) -> Self {
-        let left = u64::try_from(payload.len()).unwrap_or(u64::MAX);
-        Self { frames: payload.into_frames().into_iter(), left }
+        Self { frames: payload.into_frames().into_iter() }
     }
 }
 
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = self.frames.find(|frame| !frame.is_empty());
-        self.left -= frame.as_ref().map_or(0, |frame| u64::try_from(frame.len()).unwrap_or(0));
-        Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
+impl Buf for Outgoing {
+    fn remaining(&self) -> usize {
+        self.frames.as_slice().iter().map(Bytes::len).sum()
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
+    fn chunk(&self) -> &[u8] {
+        self.frames.as_slice().iter().find(|frame| !frame.is_empty()).map_or(&[], |frame| frame)
     }
 
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+    fn chunks_vectored<'a>(&'a self, to: &mut [IoSlice<'a>]) -> usize {
+        let frames = self.frames.as_slice().iter().filter(|frame| !frame.is_empty());
+        to.iter_mut().zip(frames).map(|(to, frame)| *to = IoSlice::new(frame)).count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        for frame in self.frames.as_mut_slice() {
+            let of_it = count.min(frame.len());
+            frame.advance(of_it);
+            count -= of_it;
+        }
+        assert_eq!(count, 0, "more was taken than was there");
     }
 }
 

@@ -1,0 +1,201 @@
+//! Sockets that ask the system only when there is something to ask, and what the HTTP library reads and writes with.
+
+use core::cell::Cell;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use futures_util::io::{AsyncRead, AsyncWrite};
+use hyper::rt::ReadBufCursor;
+use smol::Async;
+use smol::net::AsyncToSocketAddrs;
+
+/// A connection that remembers what the system said last: one that had no more bytes is not asked again before the
+/// reactor has heard of some. (The library looks at its connections far more often than bytes come.)
+#[derive(Debug)]
+pub(crate) struct TcpStream {
+    io: Arc<Async<std::net::TcpStream>>,
+    /// There may be bytes to read.
+    readable: bool,
+}
+
+impl From<smol::net::TcpStream> for TcpStream {
+    fn from(stream: smol::net::TcpStream) -> Self {
+        Self { io: stream.into(), readable: true }
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.io.get_ref().as_fd()
+    }
+}
+
+impl TcpStream {
+    pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
+        smol::net::TcpStream::connect(to).await.map(Self::from)
+    }
+
+    pub(crate) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.io.get_ref().set_nodelay(nodelay)
+    }
+
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        send: impl Fn(&std::net::TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match send(self.io.get_ref()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(self.io.poll_writable(cx))?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Self { io, readable } = &mut *self;
+        loop {
+            if !*readable {
+                ready!(io.poll_readable(cx))?;
+                *readable = true;
+            }
+            match io.get_ref().read(to) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => *readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(bytes) => {
+                    // Fewer than there was room for: that was all. An end is not waited for again.
+                    *readable = bytes == to.len() || bytes == 0;
+                    return Poll::Ready(Ok(bytes));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |mut io| io.write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |mut io| io.write_vectored(slices))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.io.get_ref().shutdown(Shutdown::Write) {
+            // The other side was faster.
+            Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            closed => Poll::Ready(closed),
+        }
+    }
+}
+
+/// What accepts them.
+#[derive(Debug)]
+pub(crate) struct TcpListener(smol::net::TcpListener);
+
+impl TcpListener {
+    pub(crate) async fn bind(to: impl AsyncToSocketAddrs) -> io::Result<Self> {
+        smol::net::TcpListener::bind(to).await.map(Self)
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, from) = self.0.accept().await?;
+        Ok((stream.into(), from))
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+/// As much as is read in one go.
+const ROOM: usize = 64 * 1024;
+/// What is read where there is no room yet.
+const LEAST_ROOM: usize = 64;
+
+thread_local! {
+    /// Where bytes arrive before they go where they are wanted: room there is not initialised, and to clear it for every
+    /// look costs more than to copy the few that came.
+    static ARRIVALS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends room for at most `bytes` to read into.
+fn arrivals<T>(bytes: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
+    ARRIVALS.with(|arrivals| {
+        let mut room = arrivals.take();
+        room.resize(ROOM, 0);
+        let done = read(room.get_mut(..bytes.min(ROOM)).unwrap_or_default());
+        arrivals.set(room);
+        done
+    })
+}
+
+/// Reads what there is room for in `to`, and 0 bytes at the end.
+pub(crate) fn poll_fill<S: AsyncRead>(
+    io: Pin<&mut S>,
+    cx: &mut Context<'_>,
+    to: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    let room = (to.capacity() - to.len()).max(LEAST_ROOM);
+    arrivals(room, |arrivals| {
+        let bytes = ready!(io.poll_read(cx, arrivals))?;
+        to.extend_from_slice(arrivals.get(..bytes).unwrap_or_default());
+        Poll::Ready(Ok(bytes))
+    })
+}
+
+/// A connection as the HTTP library wants it.
+#[derive(Debug)]
+pub(crate) struct HttpIo<S>(S);
+
+impl<S> HttpIo<S> {
+    pub(crate) const fn new(io: S) -> Self {
+        Self(io)
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.0
+    }
+}
+
+impl<S: AsyncRead + Unpin> hyper::rt::Read for HttpIo<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut to: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        arrivals(to.remaining(), |arrivals| {
+            let bytes = ready!(Pin::new(&mut self.0).poll_read(cx, arrivals))?;
+            to.put_slice(arrivals.get(..bytes).unwrap_or_default());
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> hyper::rt::Write for HttpIo<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+}
