@@ -64,6 +64,10 @@ enum Command {
         /// The host that it is sent to; a wildcard worker goes by it
         #[arg(long, value_name = "H")]
         host: Option<String>,
+        /// The access token that it shows to a wildcard worker: good (of the circuit at the host, or else of a private one
+        /// that serves the model), none, or the id of the circuit it is of; good unless a key is named for the apex
+        #[arg(long, value_name = "good|none|CIRCUIT")]
+        access_token: Option<String>,
         /// The worker's admin listener
         #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9464")]
         admin: String,
@@ -128,12 +132,20 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
         Command::Demo { port, mode } => demo::main(port, mode.mode()),
         Command::Check { config, schema, reference } => check::main(config.as_deref(), schema, reference),
-        Command::Explain { model, key_id, client_ip, host, admin, token, json } => explain::main(explain::Asked {
-            question: [("model", Some(model)), ("key_id", key_id), ("client_ip", client_ip), ("host", host)],
-            admin,
-            token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
-            json,
-        }),
+        Command::Explain { model, key_id, client_ip, host, access_token, admin, token, json } => {
+            explain::main(explain::Asked {
+                question: [
+                    ("model", Some(model)),
+                    ("key_id", key_id),
+                    ("client_ip", client_ip),
+                    ("host", host),
+                    ("access_token", access_token),
+                ],
+                admin,
+                token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
+                json,
+            })
+        }
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {
                 Some(&[from, to]) => Show::Difference(from, to),

@@ -17,7 +17,7 @@ const MOST: u64 = 64 * 1024 * 1024;
 /// What the command line says.
 pub struct Asked {
     /// The fields of the question.
-    pub question: [(&'static str, Option<String>); 4],
+    pub question: [(&'static str, Option<String>); 5],
     /// The admin listener, as `http://host:port`.
     pub admin: String,
     /// `admin.token`.

@@ -94,6 +94,11 @@ fn everything_but_the_empty_page_needs_the_token_when_there_is_one() {
     assert_eq!(world.get("/metrics").0, 200);
     assert_eq!(world.get("/elsewhere").0, 404);
     assert_eq!(world.ask(&Method::POST, "/metrics", None, None).0, 405);
+    // Neither holds anything: they only say where the page is.
+    for path in ["/admin", "/"] {
+        assert_eq!(world.ask(&Method::GET, path, None, Some("t0ken")).0, 308, "{path}");
+        assert_eq!(world.ask(&Method::POST, path, None, None).0, 404, "{path}");
+    }
     for path in ["/metrics", "/admin/state", "/admin/explain?model=chat", "/elsewhere"] {
         for shown in [None, Some("Bearer"), Some("Bearer "), Some("Bearer t0ke"), Some("Basic t0ken"), Some("t0ken")] {
             assert_eq!(world.ask(&Method::GET, path, shown, Some("t0ken")).0, 401, "{path} {shown:?}");
@@ -131,6 +136,9 @@ fn the_state_shows_the_tree_and_no_secret() {
         (&1.0.into(), &"10.0.0.1:8000".into(), &"unknown".into())
     );
     assert_eq!(state["notices"][0]["seconds_ago"], 5);
+    let key = &state["keys"][0];
+    assert_eq!((&key["id"], &key["of"], &key["rate_limit"]), (&"ci".into(), &"operator".into(), &2.into()));
+    assert_eq!(state["operator_keys"], 1);
     assert!(!body.contains(MARKED) && !body.contains("hash"), "{body}");
 }
 
@@ -162,6 +170,7 @@ fn explain_answers_for_people_and_for_programs() {
         ("model=a&client_ip=here", "no address"),
         ("model=%f", "percent"),
         ("modl=a", "not known"),
+        ("model=a&access_token=mine", "good, none, or the id"),
     ] {
         let (status, text) = world.get(&format!("/admin/explain?{query}"));
         assert!(status == 400 && text.contains(expected), "{query}: {text}");
@@ -213,4 +222,6 @@ fn a_million_keys_are_not_all_shown() {
     let state: Value = serde_json::from_str(&world.get("/admin/state").1).expect("JSON");
     assert_eq!(state["keys"].as_array().map(Vec::len), Some(KEYS_SHOWN));
     assert_eq!(state["counts"]["keys"], KEYS_SHOWN + 1);
+    // The operator's own come first, whatever their number.
+    assert_eq!((&state["keys"][0]["of"], &state["keys"][1]["of"]), (&"operator".into(), &"coordinator".into()));
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::admin::Desk;
+use crate::access::key_store::KeyRecord;
 use crate::access::rate_ledger::LedgerKey;
 use crate::defects::{Defect, has};
 use crate::exchange::{Control, Page, PoolShown, page};
@@ -14,7 +15,8 @@ use crate::serving::{CircuitModel, ServedCircuit};
 use crate::serving::{ModelPool, PoolKey};
 use crate::time::Moment;
 
-/// The whole state of this node now. Keys are shown up to [`limits::KEYS_SHOWN`]; `counts` has their number.
+/// The whole state of this node now. Keys are shown up to [`limits::KEYS_SHOWN`], the operator's own first; `counts.keys` and
+/// `operator_keys` have their numbers.
 pub(super) fn state(desk: &Desk<'_>) -> Value {
     let node = desk.node;
     let (_, mut shown) = page(Page::Status, node);
@@ -39,6 +41,7 @@ pub(super) fn state(desk: &Desk<'_>) -> Value {
         #[cfg(feature = "appproxy-legacy")]
         fields.insert("circuits".to_owned(), circuits(desk));
         fields.insert("keys".to_owned(), keys(desk));
+        fields.insert("operator_keys".to_owned(), node.rules.operator_keys.len().into());
         fields.insert("notices".to_owned(), notices(desk));
     }
     shown
@@ -98,24 +101,31 @@ fn seconds_since(desk: &Desk<'_>, moment: Option<Moment>) -> Option<u64> {
     moment.map(|at| desk.node.now.moment.since(at).as_secs())
 }
 
+/// The operator's own keys, then those of the coordinator.
 fn keys(desk: &Desk<'_>) -> Value {
     let node = desk.node;
-    let shown = node.view.keys().iter().take(limits::KEYS_SHOWN).map(|key| {
-        let mut told = json!({
-            "id": key.key_id(),
-            "allowed_models": key.allowed_models(),
-            "rate_limit": key.rate_limit(),
-            "expires_at_ms": key.expires_at(),
-            "expired": key.expired(node.now.wall),
-            "restricted_to_addresses": !key.addresses().is_anyone(),
-            "last_seen_seconds_ago": seconds_since(desk, desk.metrics.last_seen(&LedgerKey::Published(key.key_id().clone()))),
-        });
-        if has(Defect::StateTellsHashes) {
-            told["token_hash"] = json!(key.token_hash());
-        }
-        told
+    let own = node.rules.operator_keys.iter().map(|key| (key, true));
+    let all = own.chain(node.view.keys().iter().map(|key| (key, false)));
+    all.take(limits::KEYS_SHOWN).map(|(key, own)| shown_key(desk, key, own)).collect()
+}
+
+fn shown_key(desk: &Desk<'_>, key: &KeyRecord, own: bool) -> Value {
+    let id = key.key_id().clone();
+    let ledger_key = if own { LedgerKey::Operator(id) } else { LedgerKey::Published(id) };
+    let mut told = json!({
+        "id": key.key_id(),
+        "of": if own { "operator" } else { "coordinator" },
+        "allowed_models": key.allowed_models(),
+        "rate_limit": key.rate_limit(),
+        "expires_at_ms": key.expires_at(),
+        "expired": key.expired(desk.node.now.wall),
+        "restricted_to_addresses": !key.addresses().is_anyone(),
+        "last_seen_seconds_ago": seconds_since(desk, desk.metrics.last_seen(&ledger_key)),
     });
-    shown.collect()
+    if has(Defect::StateTellsHashes) {
+        told["token_hash"] = json!(key.token_hash());
+    }
+    told
 }
 
 fn notices(desk: &Desk<'_>) -> Value {
