@@ -13,6 +13,7 @@ use subtle::ConstantTimeEq;
 use super::export::Levels;
 use super::metrics::Metrics;
 use super::state;
+use super::wanted::{Wanted, pairs};
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
 use crate::defects::{Defect, has};
 use crate::desired::Backend;
@@ -70,7 +71,10 @@ pub fn answer(
     }
     let response = match path {
         "/metrics" if reads => of(StatusCode::OK, OPEN_METRICS, desk.export()),
-        "/admin/state" if reads => of(StatusCode::OK, JSON, state::state(desk).to_string()),
+        "/admin/state" if reads => match Wanted::of(uri.query().unwrap_or_default()) {
+            Ok(wanted) => of(StatusCode::OK, JSON, state::state(desk, &wanted).to_string()),
+            Err(wrong) => bad(wrong),
+        },
         "/admin/explain" if reads => explained(uri.query().unwrap_or_default(), desk),
         "/metrics" | "/admin/" | "/admin/state" | "/admin/explain" => {
             of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, format!("{path} takes GET\n"))
@@ -120,15 +124,14 @@ fn to_the_page() -> Response<String> {
 fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
     let mut question = Question::default();
     let mut json = false;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = value.replace('+', " ");
-        let Some(value) = decode(&value) else {
-            return bad(format!("{name} is not percent-encoded UTF-8\n"));
+    for pair in pairs(query) {
+        let (name, value) = match pair {
+            Ok(pair) => pair,
+            Err(wrong) => return bad(wrong),
         };
-        let given = (!value.is_empty()).then(|| value.clone().into_owned());
+        let given = (!value.is_empty()).then(|| value.clone());
         match name {
-            "model" => question.model = value.as_ref().into(),
+            "model" => question.model = value.as_str().into(),
             "key_id" => question.key_id = given.filter(|_| !has(Defect::ExplainForgetsKey)),
             "host" => question.host = given,
             "client_ip" => match value.parse::<IpAddr>() {

@@ -19,20 +19,23 @@ struct World {
 
 const MARKED: &str = "s3cr3t-marker-0123456789";
 
+fn backend() -> StaticBackend {
+    StaticBackend {
+        name: "one/two".into(),
+        kind: crate::desired::BackendKind::Vllm,
+        tls: false,
+        host: "10.0.0.1".into(),
+        port: 8000,
+        base_path: "".into(),
+        credential: Some(Secret::new(MARKED)),
+        weight: 1,
+        models: vec![StaticModel { name: "chat".into(), aliases: vec!["c".into()] }],
+        probed: true,
+    }
+}
+
 impl World {
     fn new() -> Self {
-        let backend = StaticBackend {
-            name: "one/two".into(),
-            kind: crate::desired::BackendKind::Vllm,
-            tls: false,
-            host: "10.0.0.1".into(),
-            port: 8000,
-            base_path: "".into(),
-            credential: Some(Secret::new(MARKED)),
-            weight: 1,
-            models: vec![StaticModel { name: "chat".into(), aliases: vec!["c".into()] }],
-            probed: true,
-        };
         let key = OperatorKey {
             id: "ci".into(),
             hash: token_hash(&Secret::new(MARKED)),
@@ -47,7 +50,7 @@ impl World {
                 operator_keys: OperatorKeys::new([key]),
                 ..ExchangeRules::default()
             },
-            view: Serving::new(&ServingSettings { backends: vec![backend], ..ServingSettings::default() })
+            view: Serving::new(&ServingSettings { backends: vec![backend()], ..ServingSettings::default() })
                 .view()
                 .clone(),
             control: Control::Alone { leaving: false },
@@ -140,6 +143,68 @@ fn the_state_shows_the_tree_and_no_secret() {
     assert_eq!((&key["id"], &key["of"], &key["rate_limit"]), (&"ci".into(), &"operator".into(), &2.into()));
     assert_eq!(state["operator_keys"], 1);
     assert!(!body.contains(MARKED) && !body.contains("hash"), "{body}");
+}
+
+#[test]
+fn the_state_is_as_small_as_it_is_asked_to_be() {
+    let world = World::new();
+    let state =
+        |query: &str| serde_json::from_str::<Value>(&world.get(&format!("/admin/state{query}")).1).expect("JSON");
+    let sizes = |state: &Value| ["models", "keys"].map(|list| state[list].as_array().map_or(0, Vec::len));
+    let all = state("");
+    assert_eq!(sizes(&all), [2, 1]);
+    assert_eq!(all["found"]["models"], serde_json::json!({"all": 2, "found": 2, "cannot_serve": 0, "in_trouble": 0}));
+    assert_eq!(all["models"][0]["standing"], "well");
+    let one = state("?most=1");
+    assert_eq!((sizes(&one), &one["found"]["models"]["found"]), ([1, 1], &2.into()));
+    // By a name, an address, a backend, a state of health, the id of a key; in any case.
+    for (find, found) in [
+        ("CHAT", [1, 0]),
+        ("10.0.0.1:80", [2, 0]),
+        ("one%2Ftwo", [2, 0]),
+        ("unknown", [2, 0]),
+        ("static", [2, 0]),
+        ("ci", [0, 1]),
+        ("nowhere", [0, 0]),
+    ] {
+        let state = state(&format!("?find={find}"));
+        assert_eq!(sizes(&state), found, "{find}");
+        assert_eq!([&state["found"]["models"]["found"], &state["found"]["keys"]["found"]], found, "{find}");
+    }
+    assert_eq!(sizes(&state("?trouble=true")), [0, 1]);
+    for (query, words) in [("most=x", "no number"), ("sort=up", "find, most, trouble")] {
+        let (status, text) = world.get(&format!("/admin/state?{query}"));
+        assert!(status == 400 && text.contains(words), "{query}: {text}");
+    }
+}
+
+#[test]
+#[cfg(feature = "appproxy-common")]
+fn what_is_in_trouble_comes_first() {
+    use crate::desired::Desired;
+    let serves = |name: &str, models: &[&str]| {
+        let models = models.iter().map(|name| StaticModel { name: (*name).into(), aliases: Vec::new() });
+        StaticBackend { name: name.into(), models: models.collect(), ..backend() }
+    };
+    let backends = vec![serves("r1", &["all-well", "half"]), serves("r2", &["half", "none"])];
+    let mut serving = Serving::new(&ServingSettings { backends, ..ServingSettings::default() });
+    serving.drain(&Drain { backend: "r2".into(), out: true });
+    let mut desired = Desired::new("here");
+    let touched = desired.take_touched();
+    let world = World { view: serving.update(&desired, &touched).expect("a view").view, ..World::new() };
+    let shown = |query: &str| -> Vec<(String, String)> {
+        let state: Value = serde_json::from_str(&world.get(&format!("/admin/state{query}")).1).expect("JSON");
+        let counts = serde_json::json!({"all": 3, "found": 3, "cannot_serve": 1, "in_trouble": 1});
+        assert_eq!(state["found"]["models"], counts, "{query}");
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        let models = state["models"].as_array().expect("models").iter();
+        models.map(|model| (text(&model["names"][0]), text(&model["standing"]))).collect()
+    };
+    let told = |name: &str, standing: &str| (name.to_owned(), standing.to_owned());
+    let (none, half) = (told("none", "cannot_serve"), told("half", "in_trouble"));
+    assert_eq!(shown(""), [none.clone(), half.clone(), told("all-well", "well")]);
+    assert_eq!(shown("?most=1"), [none.clone()]);
+    assert_eq!(shown("?trouble=true"), [none, half]);
 }
 
 #[test]
