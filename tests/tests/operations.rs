@@ -201,3 +201,31 @@ fn every_notice_has_its_cause_and_cure() {
     }
     assert!(found >= 15, "only {found} codes were found: does this test still look in the right place?");
 }
+
+/// So has every line that a shell logs without being asked for more, and every kind of malformed input.
+#[test]
+fn every_line_of_the_log_has_its_cause_and_cure() {
+    let chapter = read("core/docs/troubleshooting.md").replace('`', "");
+    let mut found = BTreeSet::new();
+    for (file, text) in repository::rust().expect("sources") {
+        let of_a_shell = ["shell-tokio/src", "shell-smol/src"].iter().any(|folder| file.starts_with(folder));
+        if !of_a_shell || repository::is_test_file(&file) {
+            continue;
+        }
+        for level in ["info", "warn", "error"] {
+            for call in text.split(&format!("tracing::{level}!(")).skip(1) {
+                let call = call.split_once(");").map_or(call, |(call, _)| call).replace('`', "");
+                // The message is the last text of the call, up to what is put into it.
+                let message = call.rsplit('"').nth(1).unwrap_or_default();
+                let said = message.split(['{', '\\', ';']).next().unwrap_or_default().trim_end_matches([':', ' ']);
+                if said.contains(' ') || said.len() > 7 {
+                    found.insert(said.to_owned());
+                }
+            }
+        }
+    }
+    assert!(found.len() >= 20, "only {found:?} were found: does this test still look in the right place?");
+    let missing: Vec<_> =
+        found.iter().filter(|said| !chapter.contains(said.split(", ").next().unwrap_or(said))).collect();
+    assert!(missing.is_empty(), "core/docs/troubleshooting.md says nothing of {missing:?}");
+}
