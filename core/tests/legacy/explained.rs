@@ -143,7 +143,7 @@ proptest! {
         });
         prop_assert!(assumed.is_some() == told.assumed.is_some() && (assumed.is_none() || token.is_none()));
         let mut lines = Vec::new();
-        if let Some(of) = assumed.or(token.flatten()) {
+        if let Some(of) = assumed.or_else(|| token.flatten()) {
             lines.push(format!("authorization: BackendAI {}", token_until(of, 600)));
         }
         if own_key {
