@@ -186,9 +186,9 @@ fn what_is_in_trouble_comes_first() {
         let models = models.iter().map(|name| StaticModel { name: (*name).into(), aliases: Vec::new() });
         StaticBackend { name: name.into(), models: models.collect(), ..backend() }
     };
-    let backends = vec![serves("r1", &["all-well", "half"]), serves("r2", &["half", "none"])];
+    let backends = vec![serves("r1", &["all-well", "half"]), serves("r2-of-all", &["half", "none"])];
     let mut serving = Serving::new(&ServingSettings { backends, ..ServingSettings::default() });
-    serving.drain(&Drain { backend: "r2".into(), out: true });
+    serving.drain(&Drain { backend: "r2-of-all".into(), out: true });
     let mut desired = Desired::new("here");
     let touched = desired.take_touched();
     let world = World { view: serving.update(&desired, &touched).expect("a view").view, ..World::new() };
@@ -206,6 +206,9 @@ fn what_is_in_trouble_comes_first() {
     assert_eq!(shown(""), all);
     assert_eq!(shown("?most=1"), all[..1]);
     assert_eq!(shown("?trouble=true"), all[..2]);
+    // What has the text in its name comes before what has it in a backend's.
+    let [none, half, well] = all;
+    assert_eq!(shown("?find=all"), [well, none, half]);
 }
 
 #[test]

@@ -61,8 +61,8 @@ fn shown<T>(
     let mut found = Vec::new();
     for one in all {
         total += 1;
-        let texts = || names(&one).into_iter().map(Cow::Owned).chain(texts(pool(&one)));
-        if !wanted.find.is_empty() && !wanted.finds(texts()) {
+        let named = wanted.find.is_empty() || wanted.finds(names(&one).into_iter().map(Cow::Owned));
+        if !named && !wanted.finds(texts(pool(&one))) {
             continue;
         }
         let standing = Standing::of(pool(&one));
@@ -71,13 +71,13 @@ fn shown<T>(
             Standing::InTrouble => trouble += 1,
             Standing::Well => {}
         }
-        found.push((standing, one));
+        found.push((!named, standing, one));
     }
     let counts = json!({"all": total, "found": found.len(), "cannot_serve": cannot, "in_trouble": trouble});
-    // Stable: among equals the order of names or ids stays.
-    found.sort_by_key(|(standing, _)| *standing);
-    let wanted_ones = found.iter().filter(|(standing, _)| !wanted.trouble || *standing != Standing::Well);
-    let list = wanted_ones.take(wanted.most).map(|(standing, one)| show(one, *standing)).collect();
+    // What has the text in a name comes before what only has it in an id. Stable: among equals the order of names stays.
+    found.sort_by_key(|(elsewhere, standing, _)| (*elsewhere, *standing));
+    let wanted_ones = found.iter().filter(|(_, standing, _)| !wanted.trouble || *standing != Standing::Well);
+    let list = wanted_ones.take(wanted.most).map(|(_, standing, one)| show(one, *standing)).collect();
     Shown { list, found: counts }
 }
 
