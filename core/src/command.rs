@@ -74,6 +74,16 @@ pub fn overrides(variables: impl Iterator<Item = (OsString, OsString)>) -> Resul
     texts.collect()
 }
 
+/// What the demo says when variables are set that would take the place of keys of a file, and do not of its own
+/// configuration: their names, never what they hold.
+#[must_use]
+pub fn unread_overrides(variables: impl Iterator<Item = (OsString, OsString)>) -> Option<String> {
+    let names = variables.filter_map(|(name, _)| name.into_string().ok());
+    let mut ours: Vec<String> = names.filter(|name| name.starts_with(config::OVERRIDE_PREFIX)).collect();
+    ours.sort_unstable();
+    (!ours.is_empty()).then(|| format!("the demo has a configuration of its own and does not read {}", ours.join(", ")))
+}
+
 /// Reads the `text` of the file at `path`; an unreadable one is given as its error. `env`: the environment's variables;
 /// `given`: those that take the place of keys ([`overrides`]).
 ///
@@ -120,6 +130,15 @@ mod tests {
         let with: Vec<PathBuf> = places(Some(Path::new("/a-home"))).collect();
         assert_eq!(with.get(1).map(PathBuf::as_path), Some(Path::new("/a-home/.config/appproxy-worker/config.yaml")));
         assert!(found_nowhere().message.contains("./config.yaml") && found_nowhere().code == 2);
+    }
+
+    #[test]
+    fn variables_that_are_not_read_are_named_without_their_values() {
+        let all = [("PATH", "/bin"), ("APPPROXY__B__C", "s3cr3t"), ("APPPROXY__A", "x"), ("APPPROXY_API_SECRET", "y")];
+        let variables = |most: usize| all.into_iter().take(most).map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(unread_overrides(variables(1)), None);
+        let said = unread_overrides(variables(4)).expect("two of them");
+        assert!(said.ends_with("does not read APPPROXY__A, APPPROXY__B__C"), "{said}");
     }
 
     #[test]

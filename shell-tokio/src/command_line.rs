@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+use appproxy_core::command;
 use clap::{Parser, Subcommand};
 
 #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
@@ -29,6 +31,9 @@ enum Command {
         config: Option<PathBuf>,
     },
     /// Run everything on loopback: development coordinator, two mock replicas, models, credentials, the worker
+    ///
+    /// Prints what is running and lines to paste. The worker has a configuration of the demo's own: no file is read, and no
+    /// APPPROXY__ variable of the environment, so that nothing of a real site gets into it.
     #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
     Demo {
         /// Port of the worker; 0 takes a free one
@@ -37,6 +42,9 @@ enum Command {
         /// Which worker is shown
         #[arg(long, value_enum, default_value_t = Shown::usual())]
         mode: Shown,
+        /// Record the control plane's inputs here, to be looked at with `replay`; as `journal.file` does
+        #[arg(long, value_name = "FILE")]
+        journal: Option<PathBuf>,
     },
     /// Check a configuration and print what is in effect, secrets redacted; exit 2 with every problem found
     Check {
@@ -64,6 +72,10 @@ enum Command {
         /// The host that it is sent to; a wildcard worker goes by it
         #[arg(long, value_name = "H")]
         host: Option<String>,
+        /// The access token that it shows to a wildcard worker: good (of the circuit at the host, or else of a private one
+        /// that serves the model), none, or the id of the circuit it is of; good unless a key is named for the apex
+        #[arg(long, value_name = "good|none|CIRCUIT")]
+        access_token: Option<String>,
         /// The worker's admin listener
         #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9464")]
         admin: String,
@@ -121,19 +133,38 @@ impl Shown {
     }
 }
 
+/// As it is found from everywhere; one that cannot be told so stays as it was given.
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
 /// Does what the command line says.
 pub(crate) fn main() -> ExitCode {
     let done = match Line::parse().command {
         Command::Run { config } => run::main(config.as_deref()),
         #[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
-        Command::Demo { port, mode } => demo::main(port, mode.mode()),
+        Command::Demo { port, mode, journal } => {
+            if let Some(said) = command::unread_overrides(std::env::vars_os()) {
+                eprintln!("{said}");
+            }
+            demo::main(port, mode.mode(), journal.map(absolute))
+        }
         Command::Check { config, schema, reference } => check::main(config.as_deref(), schema, reference),
-        Command::Explain { model, key_id, client_ip, host, admin, token, json } => explain::main(&explain::Asked {
-            question: vec![("model", Some(model)), ("key_id", key_id), ("client_ip", client_ip), ("host", host)],
-            admin,
-            token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
-            json,
-        }),
+        Command::Explain { model, key_id, client_ip, host, access_token, admin, token, json } => {
+            explain::main(&explain::Asked {
+                question: vec![
+                    ("model", Some(model)),
+                    ("key_id", key_id),
+                    ("client_ip", client_ip),
+                    ("host", host),
+                    ("access_token", access_token),
+                ],
+                admin,
+                token: token.or_else(|| std::env::var("APPPROXY_ADMIN_TOKEN").ok()),
+                json,
+            })
+        }
         Command::Replay { journal, until, state, diff } => {
             let show = match diff.as_deref() {
                 Some(&[from, to]) => Show::Difference(from, to),

@@ -1,5 +1,6 @@
 //! `demo`: everything on loopback, nothing to install (data-plane 1).
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use appproxy_core::config;
@@ -13,16 +14,17 @@ use crate::shutdown::Signals;
 use crate::start::Running;
 use crate::{Failed, logs};
 
-/// Runs the demonstration with the worker at `port`, until a signal ends it.
+/// Runs the demonstration with the worker at `port`, its inputs recorded in `journal` if that is given, until a signal ends
+/// it.
 ///
 /// # Errors
 /// When a part of it cannot be started; a port that is taken above all.
-pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
+pub fn main(port: u16, mode: Mode, journal: Option<PathBuf>) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
     block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let early = signals.next_of_all().map(|_| Ok(None));
-        let started = start(port, mode).map(|started| started.map(Some));
+        let started = start(port, mode, journal).map(|started| started.map(Some));
         let Some((running, script, _surroundings)) = or(started, early).await? else { return Ok(()) };
         println!("{script}");
         let signal = signals.next_of_all().await;
@@ -31,10 +33,14 @@ pub fn main(port: u16, mode: Mode) -> Result<(), Failed> {
     })?
 }
 
-async fn start(port: u16, mode: Mode) -> Result<(Running, String, Demo), Failed> {
+async fn start(port: u16, mode: Mode, journal: Option<PathBuf>) -> Result<(Running, String, Demo), Failed> {
     let prepared = aside(move || Demo::prepare(port, mode)).await.ok_or_else(fault)?;
     let Prepared { mut demo, configuration } = prepared.map_err(Failed::run)?;
-    let loaded = config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
+    let mut loaded =
+        config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
+    if let Some(file) = journal {
+        loaded.config.journal.file = Some(demo.recorded_in(&file).map_err(Failed::config)?);
+    }
     let running = Running::start(loaded.config).await.map_err(|failed| Failed {
         message: format!("{failed}; choose another port with --port N, or 0 for a free one"),
         ..failed

@@ -52,8 +52,8 @@ impl Observer {
     pub(crate) fn applied(&self, view: &ServingView, changes: &ChangeSet) {
         let (generation, digest) = (view.generation.0, view.digest());
         let (added, updated, removed) = (changes.added.len(), changes.updated.len(), changes.removed.len());
-        let (names, keys) = (changes.names.len(), changes.keys);
-        tracing::info!(generation, %digest, added, updated, removed, names, keys, "applied");
+        let (names_changed, keys_changed) = (changes.names.len(), changes.keys);
+        tracing::info!(generation, %digest, added, updated, removed, names_changed, keys_changed, "applied");
     }
 
     /// The journal has a gap.

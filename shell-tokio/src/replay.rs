@@ -17,6 +17,10 @@ pub fn main(file: &Path, show: Show) -> Result<(), Failed> {
     let opened = File::open(file).map_err(|error| failed(file, &error))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let printed = journal::print(BufReader::new(opened), show, &mut out);
+    if printed.is_err() {
+        // What there is stands before what is wrong.
+        drop(out.flush());
+    }
     let (text, cut) = printed.map_err(|error| failed(file, &error))?;
     // Somebody who reads only the beginning closes the pipe: that is no failure.
     drop(writeln!(out, "{text}").and_then(|()| out.flush()));

@@ -211,6 +211,17 @@ async fn a_live_journal_is_replayed_byte_for_byte_and_holds_no_secret() {
     assert!(difference.contains(&format!("(event model_updated): + backend {backend}")), "{difference}");
     assert!(difference.contains(&format!("(event model_removed): - backend {backend}")), "{difference}");
 
+    // What is not in it is said the same way whatever asks for it, behind what there is.
+    let beyond = format!("there is no input 999999: this journal holds inputs 1 to {last}");
+    for asked in [&["--until", "999999"][..], &["--state", "--until", "999999"], &["--diff", "0", "999999"]] {
+        let output = replay(&[&[path], asked].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(&beyond), "{asked:?}: {said}");
+        let outputs =
+            String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("# input ")).count();
+        assert_eq!(outputs, if asked.len() == 2 && asked[0] == "--until" { last } else { 0 }, "{asked:?}");
+    }
+
     // As after a crash: the last line is cut.
     let cut = folder.file("cut");
     std::fs::write(&cut, &text[..text.len() - 9]).expect("a file");

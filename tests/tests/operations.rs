@@ -6,7 +6,7 @@ use std::fs;
 
 use appproxy_core::config;
 use appproxy_core::serving::Health;
-use appproxy_core::telemetry::TABLE;
+use appproxy_core::telemetry::{Row, TABLE};
 use appproxy_tests::repository;
 use serde_json::Value;
 
@@ -19,19 +19,21 @@ fn yaml(path: &str) -> Vec<Value> {
     read(path).split("\n---\n").map(parse).collect()
 }
 
+/// The series names that a metric has.
+fn series(row: &Row) -> impl Iterator<Item = String> {
+    let endings: &[&str] = match row.kind {
+        "counter" => &["_total"],
+        "histogram" => &["_bucket", "_sum", "_count"],
+        "info" => &["_info"],
+        "gauge" => &[""],
+        other => panic!("the kind {other} of {}", row.name),
+    };
+    endings.iter().map(|ending| format!("{}{ending}", row.name))
+}
+
 /// Every series name that `/metrics` can hold.
 fn exported() -> BTreeSet<String> {
-    let series = TABLE.iter().flat_map(|row| {
-        let endings: &[&str] = match row.kind {
-            "counter" => &["_total"],
-            "histogram" => &["_bucket", "_sum", "_count"],
-            "info" => &["_info"],
-            "gauge" => &[""],
-            other => panic!("the kind {other} of {}", row.name),
-        };
-        endings.iter().map(|ending| format!("{}{ending}", row.name))
-    });
-    series.collect()
+    TABLE.iter().flat_map(series).collect()
 }
 
 /// The `appproxy_…` names that an expression asks for.
@@ -68,7 +70,9 @@ fn all_are_exported(file: &str, value: &Value) -> BTreeSet<String> {
 fn the_dashboard_shows_what_is_exported() {
     let dashboard: Value = serde_json::from_str(&read("fixtures/operations/dashboard.json")).expect("JSON");
     let shown = all_are_exported("dashboard.json", &dashboard);
-    assert!(shown.len() >= 20, "the dashboard shows only {shown:?}");
+    let unseen = |row: &&Row| !series(row).any(|name| shown.contains(&name));
+    let hidden: Vec<_> = TABLE.iter().filter(unseen).map(|row| row.name).collect();
+    assert!(hidden.is_empty(), "the dashboard shows nothing of {hidden:?}");
 
     let panels = dashboard["panels"].as_array().expect("panels");
     let ids: BTreeSet<_> = panels.iter().filter_map(|panel| panel["id"].as_u64()).collect();
@@ -196,4 +200,32 @@ fn every_notice_has_its_cause_and_cure() {
         }
     }
     assert!(found >= 15, "only {found} codes were found: does this test still look in the right place?");
+}
+
+/// So has every line that a shell logs without being asked for more, and every kind of malformed input.
+#[test]
+fn every_line_of_the_log_has_its_cause_and_cure() {
+    let chapter = read("core/docs/troubleshooting.md").replace('`', "");
+    let mut found = BTreeSet::new();
+    for (file, text) in repository::rust().expect("sources") {
+        let of_a_shell = ["shell-tokio/src", "shell-smol/src"].iter().any(|folder| file.starts_with(folder));
+        if !of_a_shell || repository::is_test_file(&file) {
+            continue;
+        }
+        for level in ["info", "warn", "error"] {
+            for call in text.split(&format!("tracing::{level}!(")).skip(1) {
+                let call = call.split_once(");").map_or(call, |(call, _)| call).replace('`', "");
+                // The message is the last text of the call, up to what is put into it.
+                let message = call.rsplit('"').nth(1).unwrap_or_default();
+                let said = message.split(['{', '\\', ';']).next().unwrap_or_default().trim_end_matches([':', ' ']);
+                if said.contains(' ') || said.len() > 7 {
+                    found.insert(said.to_owned());
+                }
+            }
+        }
+    }
+    assert!(found.len() >= 20, "only {found:?} were found: does this test still look in the right place?");
+    let missing: Vec<_> =
+        found.iter().filter(|said| !chapter.contains(said.split(", ").next().unwrap_or(said))).collect();
+    assert!(missing.is_empty(), "core/docs/troubleshooting.md says nothing of {missing:?}");
 }

@@ -1,8 +1,8 @@
 //! How many requests each key had accepted in the last minute (worker-protocol 5.3 step 3; 9, Gate).
 //!
-//! Accepted requests are counted in buckets of one second. A request is forgotten when the second it fell into is more
-//! than 60 whole seconds back, so between 60 and 61 seconds after it: no window of 60 seconds ever holds more accepted
-//! requests than the limit. Only the monotonic clock is read.
+//! Accepted requests are counted in buckets of one second. A bucket is forgotten 60 seconds after its last request, so each
+//! request between 60 and 61 seconds after it: no window of 60 seconds ever holds more accepted requests than the limit, and
+//! nobody waits for longer than a window. Only the monotonic clock is read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,8 +11,11 @@ use crate::defects::{Defect, has};
 use crate::time::Moment;
 use crate::wire::ids::KeyId;
 
-/// Seconds a bucket counts after its own.
-const WINDOW_SECONDS: u64 = 60;
+/// Milliseconds for which a bucket counts after its last request.
+const WINDOW: u64 = 60_000;
+
+/// Said of a limit that no waiting helps, in seconds.
+const NEVER: u32 = 60;
 
 /// Idle entries looked for at each take: two, so that sweeping keeps ahead of what takes add.
 const SWEPT_PER_TAKE: usize = 2;
@@ -64,7 +67,7 @@ pub struct RateLedger {
     swept: Option<LedgerKey>,
 }
 
-/// One key's accepted requests: `(second, how many)`, oldest first, at most 61 of them.
+/// One key's accepted requests: `(millisecond of the last one, how many)` for each second, oldest first, at most 61 of them.
 #[derive(Debug, Clone, Default)]
 struct Window {
     buckets: VecDeque<(u64, u32)>,
@@ -143,9 +146,9 @@ impl RateLedger {
 
 impl Window {
     fn forget(&mut self, now: Moment) {
-        let second = self.second(now);
-        while let Some((bucket, count)) = self.buckets.front().copied() {
-            if second - bucket <= WINDOW_SECONDS {
+        let now = self.at(now);
+        while let Some((last, count)) = self.buckets.front().copied() {
+            if now - last < WINDOW {
                 break;
             }
             self.buckets.pop_front();
@@ -154,22 +157,25 @@ impl Window {
     }
 
     fn add(&mut self, now: Moment) {
-        let second = self.second(now);
+        let now = self.at(now);
         match self.buckets.back_mut() {
-            Some((bucket, count)) if *bucket == second => *count = count.saturating_add(1),
-            _ => self.buckets.push_back((second, 1)),
+            Some((last, count)) if *last / 1000 == now / 1000 => {
+                *last = now;
+                *count = count.saturating_add(1);
+            }
+            _ => self.buckets.push_back((now, 1)),
         }
         self.total = self.total.saturating_add(1);
     }
 
-    /// The second of `now`, never before the newest bucket: a clock that steps back neither frees nor locks out.
-    fn second(&self, now: Moment) -> u64 {
-        let second = now.as_millis() / 1000;
-        self.buckets.back().map_or(second, |(newest, _)| second.max(*newest))
+    /// The millisecond of `now`, never before the newest request: a clock that steps back neither frees nor locks out.
+    fn at(&self, now: Moment) -> u64 {
+        let now = now.as_millis();
+        self.buckets.back().map_or(now, |(newest, _)| now.max(*newest))
     }
 
     fn idle(&self, now: Moment) -> bool {
-        self.buckets.back().is_none_or(|(newest, _)| self.second(now) - newest > WINDOW_SECONDS)
+        self.buckets.back().is_none_or(|(newest, _)| self.at(now) - newest >= WINDOW)
     }
 
     /// Figures after [`Self::forget`].
@@ -182,16 +188,16 @@ impl Window {
             return 0;
         }
         let mut left = self.total;
-        for (bucket, count) in &self.buckets {
+        let now = self.at(now);
+        for (last, count) in &self.buckets {
             left = left.saturating_sub(*count);
             if left < limit {
-                let free_at = (bucket + WINDOW_SECONDS + 1).saturating_mul(1000);
-                let wait = free_at.saturating_sub(now.as_millis()).div_ceil(1000);
+                let wait = last.saturating_add(WINDOW).saturating_sub(now).div_ceil(1000);
                 return u32::try_from(wait).unwrap_or(u32::MAX).max(1);
             }
         }
         // A limit of 0: nothing frees it but another limit.
-        u32::try_from(WINDOW_SECONDS).unwrap_or(u32::MAX)
+        NEVER
     }
 }
 

@@ -25,10 +25,10 @@ fn k3_a_the_fourth_waits_and_passes_after_a_minute() {
     let mut ledger = RateLedger::new();
     assert_eq!(ledger.take(&key("k"), 3, at(0)), Taken::Accepted(RateFigures { limit: 3, remaining: 2, reset: 0 }));
     assert!(accepted(&mut ledger, "k", 3, 0));
-    assert_eq!(ledger.take(&key("k"), 3, at(0)), Taken::Accepted(RateFigures { limit: 3, remaining: 0, reset: 61 }));
-    assert_eq!(refused(&mut ledger, "k", 3, 10_000), RateFigures { limit: 3, remaining: 0, reset: 51 });
-    assert_eq!(refused(&mut ledger, "k", 3, 60_999).reset, 1);
-    assert!(accepted(&mut ledger, "k", 3, 61_000));
+    assert_eq!(ledger.take(&key("k"), 3, at(0)), Taken::Accepted(RateFigures { limit: 3, remaining: 0, reset: 60 }));
+    assert_eq!(refused(&mut ledger, "k", 3, 10_000), RateFigures { limit: 3, remaining: 0, reset: 50 });
+    assert_eq!(refused(&mut ledger, "k", 3, 59_999).reset, 1);
+    assert!(accepted(&mut ledger, "k", 3, 60_000));
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn k3_c_refusals_do_not_count() {
     for _ in 0..3 {
         assert!(accepted(&mut ledger, "k", 3, 0));
     }
-    for second in 0..61 {
+    for second in 0..60 {
         refused(&mut ledger, "k", 3, second * 1000);
     }
-    assert!(accepted(&mut ledger, "k", 3, 61_000));
+    assert!(accepted(&mut ledger, "k", 3, 60_000));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn k3_d_a_clock_that_steps_back_locks_nobody_out() {
     assert!(accepted(&mut ledger, "k", 3, 100_000));
     // Never more than the limit, and free again a minute after the latest moment that was seen.
     assert!(!accepted(&mut ledger, "k", 3, 100_000));
-    assert!(accepted(&mut ledger, "k", 3, 461_000));
+    assert!(accepted(&mut ledger, "k", 3, 460_000));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn k3_e_a_changed_limit_takes_effect_at_once() {
     assert!(accepted(&mut ledger, "k", 5, 1000));
     refused(&mut ledger, "k", 5, 1000);
     // Down again: both later ones must go too before one fits into a limit of 2.
-    assert_eq!(refused(&mut ledger, "k", 2, 2000).reset, 60);
-    assert_eq!(refused(&mut ledger, "k", 1, 2000).reset, 60);
-    assert_eq!(refused(&mut ledger, "k", 3, 2000).reset, 59);
+    assert_eq!(refused(&mut ledger, "k", 2, 2000).reset, 59);
+    assert_eq!(refused(&mut ledger, "k", 1, 2000).reset, 59);
+    assert_eq!(refused(&mut ledger, "k", 3, 2000).reset, 58);
 }
 
 #[test]
@@ -108,7 +108,8 @@ fn looking_counts_nothing() {
 #[test]
 fn a_count_holds_one_bucket_for_each_second_of_its_minute() {
     let mut ledger = RateLedger::new();
-    for millis in (0..200_000).step_by(100) {
+    // Up to the middle of a second, so that the first and the last one are there in part.
+    for millis in (0..199_600).step_by(100) {
         assert!(accepted(&mut ledger, "k", u32::MAX, millis));
     }
     assert!(!ledger.is_empty());
@@ -139,6 +140,18 @@ fn an_entry_holds_at_most_61_buckets() {
     }
 }
 
+#[test]
+fn nobody_waits_longer_than_the_window_nor_is_sent_too_early() {
+    let mut ledger = RateLedger::new();
+    // At the beginning and the end of a second, which the bucket of that second must not mix up.
+    assert!(accepted(&mut ledger, "k", 2, 5_000));
+    assert!(accepted(&mut ledger, "k", 2, 5_990));
+    assert_eq!(refused(&mut ledger, "k", 2, 5_990).reset, 60);
+    assert_eq!(refused(&mut ledger, "k", 2, 6_990).reset, 59);
+    assert_eq!(refused(&mut ledger, "k", 2, 65_989).reset, 1);
+    assert!(accepted(&mut ledger, "k", 2, 65_990));
+}
+
 proptest! {
     /// Against an exact log of accepted timestamps: no window of 60 s holds more than the limit, nothing is refused once
     /// 61 s have passed since enough of them, and the figures are right.
@@ -163,6 +176,7 @@ proptest! {
                 Taken::Refused(figures) => {
                     prop_assert!(maybe >= limit, "refused at {now} with {maybe} within 61 s");
                     prop_assert_eq!(figures.remaining, 0);
+                    prop_assert!((1..=60).contains(&figures.reset), "a wait of {} s", figures.reset);
                     // One second before its reset it would still be refused, at its reset it is accepted.
                     let free = now + u64::from(figures.reset) * 1000;
                     prop_assert!(matches!(ledger.clone().take(&key("k"), limit, at(free)), Taken::Accepted(_)));

@@ -47,6 +47,11 @@ impl Claims {
         Self { circuit: Some(circuit) }
     }
 
+    /// The circuit it names.
+    pub(crate) const fn circuit(&self) -> Option<CircuitId> {
+        self.circuit
+    }
+
     /// Whether the token is this circuit's.
     #[must_use]
     pub fn opens(&self, circuit: CircuitId) -> bool {

@@ -142,7 +142,7 @@ pub const KEYS: &[KeyDoc] = &[
     live("backends[].url", Kind::Text, "required, but for openai, anthropic, gemini", "its http or https address"),
     live("backends[].api_key", Kind::Secret, "-", "replaces the client's credential"),
     live("backends[].weight", Kind::Number, "1", "its weight among the backends of a model, 0 to 1000"),
-    live("backends[].models", Kind::List, "those it lists itself", "the names it serves"),
+    live("backends[].models", Kind::List, "those it lists itself", "the names it serves; beside a worker section to the keys of api_keys.keys and in fallback.fallback_chains only"),
     live("backends[].model_configs[].id", Kind::Text, "required", "a name it serves, also when not in `models`"),
     live("backends[].model_configs[].aliases", Kind::List, "[]", "further names for that one"),
     live("backends[].role", Kind::Choice(&["prefill", "decode"]), "-", "its part in disaggregated serving"),

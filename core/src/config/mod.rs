@@ -157,6 +157,29 @@ pub fn load_with(
     }
 }
 
+/// What static backends are for where the coordinator says what is served.
+fn beside_a_worker(config: &Config) -> &'static str {
+    let keys = config.api_keys.keys.iter().any(|key| key.enabled);
+    match (keys, !config.fallback.is_empty()) {
+        (true, true) => {
+            "beside a worker section these stand in where `fallback.fallback_chains` name their models, and serve the keys \
+             of `api_keys.keys`; keys and tokens of the coordinator do not reach them by name"
+        }
+        (true, false) => {
+            "beside a worker section these serve the keys of `api_keys.keys` alone; keys and tokens of the coordinator reach \
+             them where `fallback.fallback_chains` name their models, and there are no chains"
+        }
+        (false, true) => {
+            "beside a worker section these only stand in where `fallback.fallback_chains` name their models; keys and tokens \
+             of the coordinator do not reach them by name"
+        }
+        (false, false) => {
+            "nothing reaches these: beside a worker section they serve `fallback.fallback_chains` and the keys of \
+             `api_keys.keys`, and there is neither; the models that clients ask for are the coordinator's"
+        }
+    }
+}
+
 fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
     let asked = worker_section::asked(reader, root);
     let server = server::read(reader, root, asked == Asked::Legacy);
@@ -181,6 +204,9 @@ fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
             "backends",
             "no worker section is enabled and no backend is named: there is nothing to serve",
         );
+    }
+    if asked != Asked::Plain && !config.backends.is_empty() {
+        reader.warn(root.place("backends"), "backends", beside_a_worker(&config));
     }
     if asked == Asked::Plain && config.journal.file.is_some() {
         reader.warn(root.at, "journal.file", "no worker section is enabled: there is no control plane to record");

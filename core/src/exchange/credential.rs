@@ -64,7 +64,11 @@ pub(super) fn judge(shown: Option<TokenHash>, node: Node<'_>) -> Result<Holder, 
             return valid(record, node).map(Holder::Published);
         }
     }
-    Err(Denial::new(Code::InvalidApiKey, "The API key is not valid. Check it, or ask for another."))
+    Err(invalid())
+}
+
+fn invalid() -> Denial {
+    Denial::new(Code::InvalidApiKey, "The API key is not valid. Check it, or ask for another.")
 }
 
 /// The same for a key that is known by its id alone. Looks through all of them: for people's questions.
@@ -75,6 +79,13 @@ pub(super) fn judge_named(key_id: Option<&str>, node: Node<'_>) -> Result<Holder
     // An id that nobody has is judged like a key that nobody has.
     let hash = hash.map_or(TokenHash([0; 32]), |record| *record.token_hash());
     judge(Some(hash), node)
+}
+
+/// The operator key of this id, where other credentials are good as well: for people's questions.
+#[cfg(feature = "appproxy-legacy")]
+pub(super) fn operator_named(id: &str, node: Node<'_>) -> Result<KeyRecord, Denial> {
+    let record = node.rules.operator_keys.iter().find(|record| record.key_id().as_str() == id);
+    record.map_or_else(|| Err(invalid()), |record| valid(record, node))
 }
 
 fn valid(record: &KeyRecord, node: Node<'_>) -> Result<KeyRecord, Denial> {

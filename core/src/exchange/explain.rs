@@ -9,19 +9,23 @@ use super::choosing::{chain_after, nothing_left};
 use super::control::Node;
 use super::credential;
 use super::denial::{Code, Denial};
+use super::explain_step::{ONLY_STATIC, Step, entrance};
 use super::gate::{address_denial, rate_denial};
 use super::holder::{Granted, Holder};
 #[cfg(feature = "appproxy-legacy")]
 use super::legacy;
 use super::load::Loads;
 use super::outbound::speaks;
-use super::rules::Entrance;
+use super::rules::{Entrance, KeyGate};
 use super::selection::Ask;
-use super::shown::PoolShown;
+use super::shown::{PoolShown, source};
 use super::surface::Surface;
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
 use crate::desired::Backend;
-use crate::serving::ModelPool;
+use crate::serving::{ModelPool, PoolKey};
+use crate::wire::ids::CircuitId;
+
+const AN_OPERATORS: &str = "an operator's key, of the configuration";
 
 /// What is asked: the request that somebody wonders about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,8 +36,22 @@ pub struct Question {
     pub key_id: Option<String>,
     /// Where it comes from; `None`: unknown, which is inside of no list.
     pub client: Option<IpAddr>,
-    /// The host it is sent to; only a wildcard worker looks at it. Its access token is taken to be good.
+    /// The host it is sent to; only a wildcard worker looks at it. `None`: the aggregation surface.
     pub host: Option<String>,
+    /// The access token it shows; only a wildcard worker looks at it. `None`: a good one, unless the question names a key
+    /// for the aggregation surface, which is shown in its stead; [`Explanation::assumed`] tells it.
+    pub access_token: Option<AccessToken>,
+}
+
+/// The access token of an imagined request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessToken {
+    /// A good one of the circuit at the host; on the aggregation surface of a private circuit that serves the model.
+    Good,
+    /// None.
+    Absent,
+    /// A good one of this circuit.
+    Of(CircuitId),
 }
 
 /// What only the shell holds: the ledgers and draws of this node.
@@ -46,20 +64,6 @@ pub trait Figures {
     fn loads(&self) -> &Loads;
 }
 
-/// One gate's verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
-    /// `host`, `key`, `address`, `rate`, `model` or `replica`.
-    pub gate: &'static str,
-    /// Whether it lets the request pass; the first that does not ends the list.
-    pub passes: bool,
-    /// What it saw.
-    pub because: String,
-    /// What would change a refusal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_change: Option<&'static str>,
-}
-
 /// A model that may stand in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StandIn {
@@ -69,6 +73,9 @@ pub struct StandIn {
     pub served: bool,
     /// Whether a replica of it can take a request now.
     pub can_serve: bool,
+    /// What serves it, as [`PoolShown::source`] says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// The answer.
@@ -78,6 +85,9 @@ pub struct Explanation {
     pub model: Arc<str>,
     /// Whether it would be sent to a replica, of this model or of one of its chain.
     pub served: bool,
+    /// What was taken for granted of the request, since nobody said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<String>,
     /// The status and code of the refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
@@ -86,7 +96,11 @@ pub struct Explanation {
     /// What stands behind the model, once that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolShown>,
-    /// The replica that the next such request is sent to, with a draw of its own where chance decides.
+    /// Further circuits of the model on the aggregation surface: of those that can serve, `pool` included, one is drawn for
+    /// each request, each as often as the next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub siblings: Vec<PoolShown>,
+    /// The replica of `pool` that the next such request is sent to, with a draw of its own where chance decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Arc<str>>,
     /// The chain behind the model.
@@ -106,18 +120,18 @@ pub struct Refusal {
 
 /// Answers `question` from one view of this node, as the gate would judge the request at this moment.
 pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) -> Explanation {
-    let mut steps = Vec::new();
-    let judged = gates(question, node, figures, &mut steps);
     let mut told = Explanation {
         model: question.model.clone(),
         served: false,
+        assumed: None,
         refusal: None,
-        steps,
+        steps: Vec::new(),
         pool: None,
+        siblings: Vec::new(),
         next: None,
         fallback: Vec::new(),
     };
-    let (holder, granted) = match judged {
+    let (holder, granted) = match gates(question, node, figures, &mut told) {
         Ok(passed) => passed,
         Err(denial) => {
             told.refusal = Some(refusal(&denial));
@@ -125,6 +139,9 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
         }
     };
     told.pool = Some(PoolShown::of(granted.pool, figures.loads()));
+    let siblings = granted.siblings.iter().rev().filter_map(|key| holder.granted_pool(key, &granted.model, node));
+    told.siblings = siblings.map(|pool| PoolShown::of(pool, figures.loads())).collect();
+    let drawn = 1 + siblings_that_serve(&told.siblings);
     let surface = (!holder.is_pinned()).then_some(Surface::OpenAi);
     let ask = Ask {
         strategy: node.rules.strategy,
@@ -141,10 +158,15 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
             model: model.clone(),
             served: pool.is_some(),
             can_serve: pool.is_some_and(|pool| pool.can_serve()),
+            source: pool.map(|pool| source(&pool.key)),
         });
     }
     let relieved = told.fallback.iter().find(|stand_in| stand_in.can_serve).map(|stand_in| stand_in.model.clone());
     let step = match (&next, relieved) {
+        (Some(backend), _) if drawn > 1 => {
+            let name = &backend.name;
+            Step::passed("replica", format!("one of {drawn} circuits is drawn; of the one shown first {name} is next"))
+        }
         (Some(backend), _) => Step::passed("replica", format!("the next such request goes to {}", backend.name)),
         (None, Some(model)) => {
             Step::passed("replica", format!("no replica can take it now; {model} of its chain stands in"))
@@ -166,20 +188,44 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
     told
 }
 
+fn siblings_that_serve(siblings: &[PoolShown]) -> usize {
+    siblings.iter().filter(|pool| pool.replicas().any(|replica| replica.share > 0.0)).count()
+}
+
 /// Everything before a replica is looked for.
 fn gates<'a>(
     question: &Question,
     node: Node<'a>,
     figures: &mut impl Figures,
-    steps: &mut Vec<Step>,
+    told: &mut Explanation,
 ) -> Result<(Holder, Granted<'a>), Denial> {
-    let holder = step(steps, "key", entered(question, node), |holder| match holder {
-        Holder::Anyone => "no key is needed".to_owned(),
-        Holder::Operator(_) => "an operator's key, of the configuration".to_owned(),
-        Holder::Published(_) => "a model API key of the coordinator, not expired".to_owned(),
+    let steps = &mut told.steps;
+    let holder = match entered(question, node, &mut told.assumed) {
+        Ok(holder) => holder,
+        Err(denial) => {
+            steps.push(Step::refused(entrance(denial.code), &denial));
+            return Err(denial);
+        }
+    };
+    match &holder {
+        Holder::Anyone => steps.push(Step::passed("key", "no key is needed".to_owned())),
+        Holder::Operator(_) => steps.push(Step::passed("key", AN_OPERATORS.to_owned())),
+        Holder::Published(_) => {
+            steps.push(Step::passed("key", "a model API key of the coordinator, not expired".to_owned()));
+        }
         #[cfg(feature = "appproxy-legacy")]
-        Holder::Caller(_) => "the host is served; a token of the circuit is taken as shown".to_owned(),
-    })?;
+        Holder::Caller(caller) => {
+            let place = caller.circuit().map_or_else(
+                || "the aggregation surface: all circuits by model name".to_owned(),
+                |circuit| format!("circuit {}", circuit.0),
+            );
+            steps.push(Step::passed("host", place));
+            steps.push(Step::passed("token", caller.shown_token()));
+            if caller.operator().is_some() {
+                steps.push(Step::passed("key", AN_OPERATORS.to_owned()));
+            }
+        }
+    }
     let inside = if holder.addresses().allows(question.client) { Ok(()) } else { Err(address_denial()) };
     step(steps, "address", inside, |()| match question.client {
         Some(client) => format!("{client} may use it"),
@@ -196,21 +242,32 @@ fn gates<'a>(
         Some(figures) => format!("{} of {} requests a minute are left", figures.remaining, figures.limit),
         None => "no rate limit".to_owned(),
     })?;
+    let plain = matches!(node.rules.entrance, Entrance::Anywhere) && node.rules.key_gate != KeyGate::Published;
     let granted = step(steps, "model", holder.grant(Some(&question.model), 0, node), |granted| {
-        format!("{} is served as {}", question.model, granted.model)
-    })?;
-    Ok((holder, granted))
+        let by = match &granted.pool.key {
+            PoolKey::Static(_) if !plain => ", by `backends` of the configuration: operator keys alone ask them here",
+            _ => "",
+        };
+        format!("{} is served as {}{by}", question.model, granted.model)
+    });
+    if let (Err(Denial { code: Code::ModelNotFound, .. }), Some(last)) = (&granted, steps.last_mut())
+        && node.view.static_model(&question.model).is_some()
+        && !matches!(holder.ledger_key(), Some(LedgerKey::Operator(_)))
+    {
+        last.to_change = Some(ONLY_STATIC);
+    }
+    Ok((holder, granted?))
 }
 
-/// Who the key, or the host, makes of the request.
-fn entered(question: &Question, node: Node<'_>) -> Result<Holder, Denial> {
-    let key = question.key_id.as_deref();
+/// Who the key, or the host and token, make of the request.
+fn entered(question: &Question, node: Node<'_>, assumed: &mut Option<String>) -> Result<Holder, Denial> {
     match &node.rules.entrance {
-        Entrance::Anywhere => credential::judge_named(key, node),
-        #[cfg(feature = "appproxy-legacy")]
-        Entrance::Circuits(doors) => {
-            legacy::imagined(question.host.as_deref(), doors, key, question.client, node).map(Holder::Caller)
+        Entrance::Anywhere => {
+            let _ = assumed;
+            credential::judge_named(question.key_id.as_deref(), node)
         }
+        #[cfg(feature = "appproxy-legacy")]
+        Entrance::Circuits(doors) => legacy::imagined(question, doors, node, assumed).map(Holder::Caller),
     }
 }
 
@@ -227,50 +284,8 @@ fn step<T>(
     judged
 }
 
-impl Step {
-    const fn passed(gate: &'static str, because: String) -> Self {
-        Self { gate, passes: true, because, to_change: None }
-    }
-
-    fn refused(gate: &'static str, denial: &Denial) -> Self {
-        Self {
-            gate,
-            passes: false,
-            because: denial.message.clone().into_owned(),
-            to_change: Some(to_change(denial.code)),
-        }
-    }
-}
-
 fn refusal(denial: &Denial) -> Refusal {
     Refusal { status: denial.status.as_u16(), code: denial.code.label(), message: denial.message.clone().into_owned() }
-}
-
-/// What an operator can do about a refusal.
-const fn to_change(code: Code) -> &'static str {
-    match code {
-        Code::MissingApiKey => "the client must send a key; name one here with --key-id",
-        Code::InvalidApiKey => {
-            "no key has this id: issue it, or check that its notice was heard (/status, the last pull)"
-        }
-        Code::ExpiredApiKey => "give the key a later end, or issue another",
-        Code::IpNotAllowed => {
-            "add the client's address to the list, or trust the proxy in front (server.trusted_proxies)"
-        }
-        Code::RateLimitExceeded => "wait, or raise the key's rate limit",
-        Code::ModelNotAllowed => "add the model to the key's allowed models",
-        Code::ModelNotFound => "publish the model, or check its spelling and the key's allowed models",
-        Code::EndpointNotFound => "check the host name: one label before the wildcard domain, of a circuit that exists",
-        Code::ModelNotReady => "wait: the replicas are starting; their health is shown",
-        Code::ModelUnavailable => "start a replica, or give the model a fallback chain; ratios and weights of 0 drain",
-        Code::NotReady => "the coordinator must be reached: see the last pull in /status",
-        Code::Overloaded => "raise routing.max_in_flight or add replicas",
-        Code::NotSupported => "use an API that the backend's type speaks",
-        Code::MissingToken | Code::InvalidToken | Code::ExpiredToken | Code::TokenMismatch => {
-            "the client must send a valid access token of this circuit"
-        }
-        _ => "change the request as its message says",
-    }
 }
 
 #[cfg(test)]

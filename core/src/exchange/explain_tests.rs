@@ -37,7 +37,8 @@ fn told(world: &mut World, key: Option<&str>, model: &str) -> Explanation {
         Peer::Ip(address) => Some(address),
         Peer::Unix => None,
     };
-    let question = Question { model: model.into(), key_id: key.map(|key| format!("id-of-{key}")), client, host: None };
+    let key_id = key.map(|key| format!("id-of-{key}"));
+    let question = Question { model: model.into(), key_id, client, ..Question::default() };
     let node =
         Node { rules: &world.rules, view: &world.view, control: &world.control, now: world.now, file_refused: false };
     let mut held = Held { ledger: &mut world.ledger, selection: &world.selection, now: world.now.moment };
@@ -86,6 +87,29 @@ fn a_served_model_shows_its_tree() {
     assert!(text.starts_with("two: served\n") && text.contains("50.0 %") && text.contains("<- next"), "{text}");
     let json = serde_json::to_value(&told).expect("JSON");
     assert_eq!(json["pool"]["endpoints"][0]["groups"][0]["replicas"][0]["address"], "10.9.9.9:9000");
+}
+
+#[test]
+fn what_only_the_configurations_backends_serve_is_said_so() {
+    let mut world = World::new();
+    // Published keys do not reach them, an operator's does.
+    let model = told(&mut world, Some("all"), "gpt").steps.pop().expect("a step");
+    assert_eq!((model.gate, model.passes), ("model", false));
+    assert!(model.to_change.is_some_and(|cure| cure.contains("`backends`") && cure.contains("fallback_chains")));
+    let nowhere = told(&mut world, Some("all"), "nope").steps.pop().expect("a step");
+    assert!(nowhere.to_change.is_some_and(|cure| !cure.contains("`backends`")));
+    let own = told(&mut world, Some("root"), "gpt").to_string();
+    assert!(own.contains("by `backends` of the configuration"), "{own}");
+    // In a plain router they are all there is, and nothing to speak of.
+    world.rules.key_gate = KeyGate::Blocking;
+    let plain = told(&mut world, Some("root"), "gpt").to_string();
+    assert!(plain.contains("gpt is served as gpt\n"), "{plain}");
+    // As a stand-in they are named for what they are.
+    let mut world = World::new();
+    let chain = [(Arc::from("empty"), vec![Arc::from("gpt"), Arc::from("nope")])];
+    world.rules.fallbacks = Fallbacks::new(&chain.into_iter().collect());
+    let text = told(&mut world, Some("all"), "empty").to_string();
+    assert!(text.contains("fallback gpt: can serve (static gpt)\nfallback nope: not served here\n"), "{text}");
 }
 
 #[test]

@@ -11,6 +11,9 @@ impl fmt::Display for Explanation {
             Some(refusal) => writeln!(f, "{}: refused with {} {}", self.model, refusal.status, refusal.code)?,
             None => writeln!(f, "{}: served", self.model)?,
         }
+        if let Some(assumed) = &self.assumed {
+            writeln!(f, "  assumed           {assumed}; --access-token none asks without one")?;
+        }
         for step in &self.steps {
             let mark = if step.passes { "passes" } else { "REFUSES" };
             writeln!(f, "  {:<8} {mark:<8} {}", step.gate, step.because)?;
@@ -21,13 +24,17 @@ impl fmt::Display for Explanation {
         if let Some(pool) = &self.pool {
             write_pool(f, pool, self.next.as_deref())?;
         }
+        for pool in &self.siblings {
+            write_pool(f, pool, None)?;
+        }
         for stand_in in &self.fallback {
             let state = match (stand_in.served, stand_in.can_serve) {
                 (_, true) => "can serve",
                 (true, false) => "no replica can take requests now",
                 (false, false) => "not served here",
             };
-            writeln!(f, "fallback {}: {state}", stand_in.model)?;
+            let source = stand_in.source.as_deref().map_or_else(String::new, |source| format!(" ({source})"));
+            writeln!(f, "fallback {}: {state}{source}", stand_in.model)?;
         }
         Ok(())
     }

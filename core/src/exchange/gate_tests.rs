@@ -170,10 +170,10 @@ fn k3_a_used_up_limit_says_when_to_come_back() {
     let answer = world.answer(chat("three"), M1);
     assert_eq!(said(&answer), "429 rate_limit_exceeded");
     for (name, value) in [
-        ("retry-after", "51"),
+        ("retry-after", "50"),
         ("x-ratelimit-limit-requests", "3"),
         ("x-ratelimit-remaining-requests", "0"),
-        ("x-ratelimit-reset-requests", "51"),
+        ("x-ratelimit-reset-requests", "50"),
     ] {
         assert_eq!(header(&answer.headers, name), value, "{name}");
     }

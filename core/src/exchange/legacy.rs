@@ -12,6 +12,7 @@ use super::control::Node;
 use super::cors;
 use super::credential;
 use super::denial::{Code, Denial};
+use super::explain::{AccessToken, Question};
 use super::gate::{Entered, lost};
 use super::holder::{Granted, Holder, forbidden, not_found};
 use super::outcome::Trail;
@@ -120,34 +121,48 @@ pub(super) fn enter(
     }
 }
 
-/// Who would ask with a good token of the circuit at `host`, or of no circuit on the aggregation surface: for people's
-/// questions.
+/// Who would ask as `question` says, and what was taken for granted of the token: for people's questions.
 pub(super) fn imagined(
-    host: Option<&str>,
+    question: &Question,
     doors: &Doors,
-    key_id: Option<&str>,
-    client: Option<IpAddr>,
     node: Node<'_>,
+    assumed: &mut Option<String>,
 ) -> Result<Caller, Denial> {
     if !node.control.has_pulled() {
         return Err(not_pulled());
     }
-    match host.map(|host| doors.hosts.place(host.as_bytes())) {
+    let client = question.client;
+    let mut token_of =
+        |unsaid: AccessToken, circuit: Option<&ServedCircuit>| match (question.access_token.unwrap_or(unsaid), circuit)
+        {
+            (AccessToken::Of(id), _) => Ok(Claims::imagined(id)),
+            (AccessToken::Good, Some(circuit)) => {
+                *assumed = Some(format!("a good access token of circuit {}", circuit.id.0));
+                Ok(Claims::imagined(circuit.id))
+            }
+            (AccessToken::Good | AccessToken::Absent, _) => Err(TokenRefusal::Missing),
+        };
+    match question.host.as_deref().map(|host| doors.hosts.place(host.as_bytes())) {
         Some(Place::Label(label)) => {
             let circuit = node.view.registry().at(&label).ok_or_else(endpoint_not_found)?;
-            let claims = Ok(Claims::imagined(circuit.id));
+            let claims = if circuit.open_to_public {
+                Err(TokenRefusal::Missing)
+            } else {
+                token_of(AccessToken::Good, Some(circuit))
+            };
             let caller = Caller { pinned: Some(circuit.id), client, claims, operator: None };
             caller.judge(circuit).map_err(closed)?;
             Ok(caller)
         }
         None | Some(Place::Aggregation) => {
-            let operator = match credential::judge_named(key_id, node) {
-                Ok(Holder::Operator(record)) => Some(record),
-                Ok(_) => None,
-                Err(denial) if key_id.is_some() => return Err(denial),
-                Err(_) => None,
-            };
-            Ok(Caller { pinned: None, client, claims: Err(TokenRefusal::Missing), operator })
+            let serving = node.view.registry().serving(&question.model);
+            let private = serving.filter(|circuit| !circuit.open_to_public);
+            let best = private.min_by_key(|circuit| (!circuit.addresses.allows(client), !circuit.pool.can_serve()));
+            let unsaid = if question.key_id.is_some() { AccessToken::Absent } else { AccessToken::Good };
+            let claims = token_of(unsaid, best.map(|circuit| &**circuit));
+            let named = question.key_id.as_deref().map(|id| credential::operator_named(id, node));
+            let operator = named.transpose()?;
+            Ok(Caller { pinned: None, client, claims, operator })
         }
         Some(Place::Node | Place::Elsewhere) => Err(endpoint_not_found()),
     }
@@ -258,6 +273,20 @@ impl Caller {
 
     pub(super) const fn operator(&self) -> Option<&KeyRecord> {
         self.operator.as_ref()
+    }
+
+    /// The circuit whose host was asked; `None` on the aggregation surface.
+    pub(super) const fn circuit(&self) -> Option<CircuitId> {
+        self.pinned
+    }
+
+    /// The token that an imagined caller shows, in words.
+    pub(super) fn shown_token(&self) -> String {
+        match self.claims.as_ref().map(Claims::circuit) {
+            Ok(Some(circuit)) => format!("a good one of circuit {}", circuit.0),
+            Ok(None) => "a good one of no circuit".to_owned(),
+            Err(_) => "none is shown; public circuits need none".to_owned(),
+        }
     }
 
     /// Whether only one circuit is asked, as its own clients know it: every API passes, and a model that it does not

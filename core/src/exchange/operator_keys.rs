@@ -51,6 +51,23 @@ impl OperatorKeys {
         Self(table)
     }
 
+    /// All of them, in no order that means anything; an entry tells no key.
+    pub fn iter(&self) -> impl Iterator<Item = &KeyRecord> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     pub(super) const fn table(&self) -> &KeyTable {
         &self.0
     }

@@ -85,7 +85,7 @@ impl PoolShown {
                             health: candidate.health.label(),
                             share: shares.next().unwrap_or(0.0),
                             in_flight: load.map_or(0, |load| load.in_flight()),
-                            first_byte_ms: first_byte.map(|took| took.as_secs_f64() * 1000.0),
+                            first_byte_ms: first_byte.map(|took| (took.as_secs_f64() * 1e6).round() / 1e3),
                         }
                     })
                     .collect();
@@ -118,7 +118,7 @@ impl PoolShown {
     }
 }
 
-fn source(key: &PoolKey) -> String {
+pub(super) fn source(key: &PoolKey) -> String {
     match key {
         PoolKey::Publication(name) => format!("publication {name}"),
         PoolKey::Contested(name) => format!("contested {name}"),

@@ -23,9 +23,10 @@ pub struct AccessLine<'a> {
     pub attempts: u32,
     /// The status sent; 499 when the client went away before any was.
     pub status: u16,
-    /// From its head to the answer's head, in milliseconds; -1 when there was none.
-    pub first_byte_ms: f64,
-    /// From its head to the answer's end, in milliseconds.
+    /// From its head to the answer's head, in milliseconds to the microsecond; `None`, which is left out of the line, when
+    /// there was none.
+    pub first_byte_ms: Option<f64>,
+    /// From its head to the answer's end, in milliseconds to the microsecond.
     pub duration_ms: f64,
     /// Body bytes sent to the client.
     pub bytes: u64,
@@ -47,10 +48,15 @@ impl<'a> AccessLine<'a> {
             backend: trail.backend().map_or("-", |backend| backend),
             attempts: trail.attempts(),
             status: outcome.status.as_u16(),
-            first_byte_ms: first_byte.map_or(-1.0, |took| took.as_secs_f64() * 1000.0),
-            duration_ms: took.as_secs_f64() * 1000.0,
+            first_byte_ms: first_byte.map(millis),
+            duration_ms: millis(took),
             bytes: outcome.body_bytes,
             end: outcome.end.label(),
         }
     }
+}
+
+/// Milliseconds with three decimals at the most.
+pub(super) fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION,
+    WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode, Uri};
 use std::borrow::Cow;
@@ -12,13 +13,15 @@ use subtle::ConstantTimeEq;
 use super::export::Levels;
 use super::metrics::Metrics;
 use super::state;
+use super::wanted::{Wanted, pairs};
 use crate::access::rate_ledger::{LedgerKey, RateFigures};
 use crate::defects::{Defect, has};
 use crate::desired::Backend;
 use crate::exchange::selection::Ask;
-use crate::exchange::{Figures, Loads, Node, Question, States, decode, explain};
+use crate::exchange::{AccessToken, Figures, Loads, Node, Question, States, decode, explain};
 use crate::secret::Secret;
 use crate::serving::{Drain, ModelPool};
+use crate::wire::ids::CircuitId;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -57,6 +60,9 @@ pub fn answer(
     if path == "/admin/" && reads {
         return (page(), None);
     }
+    if (path == "/admin" || path == "/") && reads {
+        return (to_the_page(), None);
+    }
     if token.is_some_and(|token| !shows(headers, token)) && !has(Defect::AdminOpen) {
         let message = "the admin listener needs `Authorization: Bearer <admin.token>`\n";
         let mut refusal = of(StatusCode::UNAUTHORIZED, PLAIN, message);
@@ -65,7 +71,10 @@ pub fn answer(
     }
     let response = match path {
         "/metrics" if reads => of(StatusCode::OK, OPEN_METRICS, desk.export()),
-        "/admin/state" if reads => of(StatusCode::OK, JSON, state::state(desk).to_string()),
+        "/admin/state" if reads => match Wanted::of(uri.query().unwrap_or_default()) {
+            Ok(wanted) => of(StatusCode::OK, JSON, state::state(desk, &wanted).to_string()),
+            Err(wrong) => bad(wrong),
+        },
         "/admin/explain" if reads => explained(uri.query().unwrap_or_default(), desk),
         "/metrics" | "/admin/" | "/admin/state" | "/admin/explain" => {
             of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, format!("{path} takes GET\n"))
@@ -105,18 +114,24 @@ fn page() -> Response<String> {
     page
 }
 
+/// What people type when they look for the page.
+fn to_the_page() -> Response<String> {
+    let mut there = of(StatusCode::PERMANENT_REDIRECT, PLAIN, "the status page is at /admin/\n");
+    there.headers_mut().insert(LOCATION, HeaderValue::from_static("/admin/"));
+    there
+}
+
 fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
     let mut question = Question::default();
     let mut json = false;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = value.replace('+', " ");
-        let Some(value) = decode(&value) else {
-            return bad(format!("{name} is not percent-encoded UTF-8\n"));
+    for pair in pairs(query) {
+        let (name, value) = match pair {
+            Ok(pair) => pair,
+            Err(wrong) => return bad(wrong),
         };
-        let given = (!value.is_empty()).then(|| value.clone().into_owned());
+        let given = (!value.is_empty()).then(|| value.clone());
         match name {
-            "model" => question.model = value.as_ref().into(),
+            "model" => question.model = value.as_str().into(),
             "key_id" => question.key_id = given.filter(|_| !has(Defect::ExplainForgetsKey)),
             "host" => question.host = given,
             "client_ip" => match value.parse::<IpAddr>() {
@@ -124,8 +139,16 @@ fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
                 Err(_) if value.is_empty() => {}
                 Err(_) => return bad("client_ip is no address; write one such as 192.0.2.7\n".to_owned()),
             },
+            "access_token" => match access_token(&value) {
+                Some(token) => question.access_token = Some(token),
+                None if value.is_empty() => {}
+                None => return bad("access_token is good, none, or the id of the circuit that it is of\n".to_owned()),
+            },
             "format" => json = value == "json",
-            _ => return bad(format!("{name} is not known here; ask with model, key_id, client_ip, host, format\n")),
+            _ => {
+                let known = "model, key_id, client_ip, host, access_token, format";
+                return bad(format!("{name} is not known here; ask with {known}\n"));
+            }
         }
     }
     if question.model.is_empty() {
@@ -138,6 +161,14 @@ fn explained(query: &str, desk: &Desk<'_>) -> Response<String> {
         return of(StatusCode::OK, JSON, text + "\n");
     }
     of(StatusCode::OK, PLAIN, told.to_string())
+}
+
+fn access_token(value: &str) -> Option<AccessToken> {
+    match value {
+        "good" => Some(AccessToken::Good),
+        "none" => Some(AccessToken::Absent),
+        id => Some(AccessToken::Of(CircuitId(id.parse().ok()?))),
+    }
 }
 
 fn drained(

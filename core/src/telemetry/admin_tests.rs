@@ -19,20 +19,23 @@ struct World {
 
 const MARKED: &str = "s3cr3t-marker-0123456789";
 
+fn backend() -> StaticBackend {
+    StaticBackend {
+        name: "one/two".into(),
+        kind: crate::desired::BackendKind::Vllm,
+        tls: false,
+        host: "10.0.0.1".into(),
+        port: 8000,
+        base_path: "".into(),
+        credential: Some(Secret::new(MARKED)),
+        weight: 1,
+        models: vec![StaticModel { name: "chat".into(), aliases: vec!["c".into()] }],
+        probed: true,
+    }
+}
+
 impl World {
     fn new() -> Self {
-        let backend = StaticBackend {
-            name: "one/two".into(),
-            kind: crate::desired::BackendKind::Vllm,
-            tls: false,
-            host: "10.0.0.1".into(),
-            port: 8000,
-            base_path: "".into(),
-            credential: Some(Secret::new(MARKED)),
-            weight: 1,
-            models: vec![StaticModel { name: "chat".into(), aliases: vec!["c".into()] }],
-            probed: true,
-        };
         let key = OperatorKey {
             id: "ci".into(),
             hash: token_hash(&Secret::new(MARKED)),
@@ -47,7 +50,7 @@ impl World {
                 operator_keys: OperatorKeys::new([key]),
                 ..ExchangeRules::default()
             },
-            view: Serving::new(&ServingSettings { backends: vec![backend], ..ServingSettings::default() })
+            view: Serving::new(&ServingSettings { backends: vec![backend()], ..ServingSettings::default() })
                 .view()
                 .clone(),
             control: Control::Alone { leaving: false },
@@ -94,6 +97,11 @@ fn everything_but_the_empty_page_needs_the_token_when_there_is_one() {
     assert_eq!(world.get("/metrics").0, 200);
     assert_eq!(world.get("/elsewhere").0, 404);
     assert_eq!(world.ask(&Method::POST, "/metrics", None, None).0, 405);
+    // Neither holds anything: they only say where the page is.
+    for path in ["/admin", "/"] {
+        assert_eq!(world.ask(&Method::GET, path, None, Some("t0ken")).0, 308, "{path}");
+        assert_eq!(world.ask(&Method::POST, path, None, None).0, 404, "{path}");
+    }
     for path in ["/metrics", "/admin/state", "/admin/explain?model=chat", "/elsewhere"] {
         for shown in [None, Some("Bearer"), Some("Bearer "), Some("Bearer t0ke"), Some("Basic t0ken"), Some("t0ken")] {
             assert_eq!(world.ask(&Method::GET, path, shown, Some("t0ken")).0, 401, "{path} {shown:?}");
@@ -131,7 +139,76 @@ fn the_state_shows_the_tree_and_no_secret() {
         (&1.0.into(), &"10.0.0.1:8000".into(), &"unknown".into())
     );
     assert_eq!(state["notices"][0]["seconds_ago"], 5);
+    let key = &state["keys"][0];
+    assert_eq!((&key["id"], &key["of"], &key["rate_limit"]), (&"ci".into(), &"operator".into(), &2.into()));
+    assert_eq!(state["operator_keys"], 1);
     assert!(!body.contains(MARKED) && !body.contains("hash"), "{body}");
+}
+
+#[test]
+fn the_state_is_as_small_as_it_is_asked_to_be() {
+    let world = World::new();
+    let state =
+        |query: &str| serde_json::from_str::<Value>(&world.get(&format!("/admin/state{query}")).1).expect("JSON");
+    let sizes = |state: &Value| ["models", "keys"].map(|list| state[list].as_array().map_or(0, Vec::len));
+    let all = state("");
+    assert_eq!(sizes(&all), [2, 1]);
+    assert_eq!(all["found"]["models"], serde_json::json!({"all": 2, "found": 2, "cannot_serve": 0, "in_trouble": 0}));
+    assert_eq!(all["models"][0]["standing"], "well");
+    let one = state("?most=1");
+    assert_eq!((sizes(&one), &one["found"]["models"]["found"]), ([1, 1], &2.into()));
+    // By a name, an address, a backend, a state of health, the id of a key; in any case.
+    for (find, found) in [
+        ("CHAT", [1, 0]),
+        ("10.0.0.1:80", [2, 0]),
+        ("one%2Ftwo", [2, 0]),
+        ("unknown", [2, 0]),
+        ("static", [2, 0]),
+        ("ci", [0, 1]),
+        ("nowhere", [0, 0]),
+    ] {
+        let state = state(&format!("?find={find}"));
+        assert_eq!(sizes(&state), found, "{find}");
+        assert_eq!([&state["found"]["models"]["found"], &state["found"]["keys"]["found"]], found, "{find}");
+    }
+    assert_eq!(sizes(&state("?trouble=true")), [0, 1]);
+    for (query, words) in [("most=x", "no number"), ("sort=up", "find, most, trouble")] {
+        let (status, text) = world.get(&format!("/admin/state?{query}"));
+        assert!(status == 400 && text.contains(words), "{query}: {text}");
+    }
+}
+
+#[test]
+#[cfg(feature = "appproxy-common")]
+fn what_is_in_trouble_comes_first() {
+    use crate::desired::Desired;
+    let serves = |name: &str, models: &[&str]| {
+        let models = models.iter().map(|name| StaticModel { name: (*name).into(), aliases: Vec::new() });
+        StaticBackend { name: name.into(), models: models.collect(), ..backend() }
+    };
+    let backends = vec![serves("r1", &["all-well", "half"]), serves("r2-of-all", &["half", "none"])];
+    let mut serving = Serving::new(&ServingSettings { backends, ..ServingSettings::default() });
+    serving.drain(&Drain { backend: "r2-of-all".into(), out: true });
+    let mut desired = Desired::new("here");
+    let touched = desired.take_touched();
+    let world = World { view: serving.update(&desired, &touched).expect("a view").view, ..World::new() };
+    let shown = |query: &str| -> Vec<(String, String)> {
+        let state: Value = serde_json::from_str(&world.get(&format!("/admin/state{query}")).1).expect("JSON");
+        let counts = serde_json::json!({"all": 3, "found": 3, "cannot_serve": 1, "in_trouble": 1});
+        assert_eq!(state["found"]["models"], counts, "{query}");
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        let models = state["models"].as_array().expect("models").iter();
+        models.map(|model| (text(&model["names"][0]), text(&model["standing"]))).collect()
+    };
+    let told = |name: &str, standing: &str| (name.to_owned(), standing.to_owned());
+    let (none, half) = (told("none", "cannot_serve"), told("half", "in_trouble"));
+    let all = [none, half, told("all-well", "well")];
+    assert_eq!(shown(""), all);
+    assert_eq!(shown("?most=1"), all[..1]);
+    assert_eq!(shown("?trouble=true"), all[..2]);
+    // What has the text in its name comes before what has it in a backend's.
+    let [none, half, well] = all;
+    assert_eq!(shown("?find=all"), [well, none, half]);
 }
 
 #[test]
@@ -162,6 +239,7 @@ fn explain_answers_for_people_and_for_programs() {
         ("model=a&client_ip=here", "no address"),
         ("model=%f", "percent"),
         ("modl=a", "not known"),
+        ("model=a&access_token=mine", "good, none, or the id"),
     ] {
         let (status, text) = world.get(&format!("/admin/explain?{query}"));
         assert!(status == 400 && text.contains(expected), "{query}: {text}");
@@ -213,4 +291,6 @@ fn a_million_keys_are_not_all_shown() {
     let state: Value = serde_json::from_str(&world.get("/admin/state").1).expect("JSON");
     assert_eq!(state["keys"].as_array().map(Vec::len), Some(KEYS_SHOWN));
     assert_eq!(state["counts"]["keys"], KEYS_SHOWN + 1);
+    // The operator's own come first, whatever their number.
+    assert_eq!((&state["keys"][0]["of"], &state["keys"][1]["of"]), (&"operator".into(), &"coordinator".into()));
 }

@@ -16,10 +16,12 @@ mod seldom;
 mod series;
 mod sightings;
 mod state;
+mod state_pools;
 mod table;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod told_tests;
+mod wanted;
 
 pub use access_line::AccessLine;
 pub use admin::{Desk, answer as admin_answer, busy as admin_busy};

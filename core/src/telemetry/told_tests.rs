@@ -42,9 +42,21 @@ fn an_access_line_says_who_asked_for_what_and_what_became_of_it() {
         ("POST", "/v1/chat/completions", "two", "id-of-three")
     );
     assert_eq!((line.attempts, line.status, line.bytes, line.end), (2, 200, 5, "upstream_broke"));
-    assert_eq!((line.first_byte_ms, line.duration_ms), (20.0, 1234.567));
+    assert_eq!((line.first_byte_ms, line.duration_ms), (Some(20.0), 1234.567));
     assert_eq!(Some(line.backend), outcome.trail.backend().map(|name| &**name));
     assert!(line.backend.starts_with("appproxy-") && line.request_id.len() == 36, "{line:?}");
+}
+
+#[test]
+fn times_have_three_decimals_at_the_most() {
+    let mut world = World::new();
+    let answer = world.answer(request("GET", "/nowhere", &[]), "");
+    // 1.0000009 s and 16.666667 ms: what doubles make of them has sixteen digits.
+    for (took, told) in [(1_000_000_900, "1000.001"), (16_666_667, "16.667"), (7, "0"), (300_000_000, "300")] {
+        let took = Duration::from_nanos(took);
+        let line = AccessLine::of(&answer.outcome, Some(took), took);
+        assert_eq!((line.duration_ms.to_string(), line.first_byte_ms), (told.to_owned(), Some(line.duration_ms)));
+    }
 }
 
 #[test]
@@ -53,7 +65,7 @@ fn what_is_not_known_is_a_dash_and_a_query_is_not_told() {
     let answer = world.answer(request("POST", "/v1beta/models/m1:generateContent?key=sk-secret", &[]), "");
     let line = AccessLine::of(&answer.outcome, None, TOOK);
     assert_eq!((line.status, line.model, line.key_id, line.backend), (401, "-", "-", "-"));
-    assert_eq!((line.path, line.attempts, line.first_byte_ms), ("/v1beta/models/m1:generateContent", 0, -1.0));
+    assert_eq!((line.path, line.attempts, line.first_byte_ms), ("/v1beta/models/m1:generateContent", 0, None));
     assert!(!format!("{line:?}").contains("sk-secret"));
     let long = world.answer(request("GET", &format!("/{}", "x".repeat(5000)), &[]), "");
     assert_eq!(AccessLine::of(&long.outcome, None, TOOK).path.len(), crate::limits::QUOTED_CHARS);

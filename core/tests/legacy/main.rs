@@ -7,6 +7,7 @@ mod arrivals;
 mod chains;
 mod discovery;
 mod doors;
+mod explained;
 mod held;
 mod incremental;
 mod invariant;

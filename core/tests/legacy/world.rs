@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use appproxy_core::access::address::Peer;
-use appproxy_core::access::rate_ledger::RateLedger;
+use appproxy_core::access::rate_ledger::{LedgerKey, RateFigures, RateLedger};
 use appproxy_core::config::worker::LegacyMode;
-use appproxy_core::desired::{BackendKind, Desired, Learned, Rules};
-use appproxy_core::exchange::selection::Selection;
+use appproxy_core::desired::{Backend, BackendKind, Desired, Learned, Rules};
+use appproxy_core::exchange::selection::{Ask, Selection};
 use appproxy_core::exchange::{
-    Answer, Attempt, Choosing, Chosen, Connection, Control, Doors, Entrance, ExchangeRules, FailStage, Failure,
-    Fallbacks, Gate, Head, Node, OperatorKey, OperatorKeys, Payload, RetryBudget, token_hash,
+    Answer, Attempt, Choosing, Chosen, Connection, Control, Doors, Entrance, ExchangeRules, Explanation, FailStage,
+    Failure, Fallbacks, Figures, Gate, Head, Loads, Node, OperatorKey, OperatorKeys, Payload, Question, RetryBudget,
+    explain, token_hash,
 };
 use appproxy_core::secret::Secret;
 use appproxy_core::seed::{Draws, Seed};
-use appproxy_core::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
+use appproxy_core::serving::{ModelPool, Serving, ServingSettings, StaticBackend, StaticModel};
 use appproxy_core::time::{Moment, Now, UnixMillis};
 use appproxy_core::wire::circuit::Circuit;
 use appproxy_core::wire::ids::NodeId;
@@ -298,8 +299,35 @@ impl World {
         attempt.head(reply, &mut self.budget, node)
     }
 
+    /// What is told of a question, by the decisions of a request.
+    pub(crate) fn explain(&mut self, question: &Question) -> Explanation {
+        let now = self.now.moment;
+        let node = node!(self);
+        explain(question, node, &mut Held { ledger: &mut self.ledger, selection: &self.selection, now })
+    }
+
     pub(crate) fn page(&self, page: appproxy_core::exchange::Page) -> serde_json::Value {
         appproxy_core::exchange::page(page, self.node()).1
+    }
+}
+
+struct Held<'a> {
+    ledger: &'a mut RateLedger,
+    selection: &'a Selection,
+    now: Moment,
+}
+
+impl Figures for Held<'_> {
+    fn rate(&mut self, key: &LedgerKey, limit: u32) -> RateFigures {
+        self.ledger.look(key, limit, self.now)
+    }
+
+    fn next(&mut self, pool: &ModelPool, ask: &Ask<'_>) -> Option<Arc<Backend>> {
+        self.selection.look_ahead(pool, ask)
+    }
+
+    fn loads(&self) -> &Loads {
+        self.selection.loads()
     }
 }
 

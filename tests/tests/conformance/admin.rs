@@ -188,6 +188,9 @@ pub(crate) fn the_admin_listener_asks_for_its_token_and_without_one_changes_noth
     let page = Request::get("/admin/").send(world.admin()).unwrap();
     assert!(page.status() == 200 && !page.text().contains(&name), "{}", page.status());
     assert!(page.head.header("content-security-policy").is_some_and(|policy| policy.contains("default-src 'none'")));
+    // It is found without its last slash too.
+    let there = Request::get("/admin").send(world.admin()).unwrap();
+    assert_eq!((there.status(), there.head.header("location")), (308, Some("/admin/")));
     let counts = [200, 200, 200, 404];
     for (request, status) in asked.iter().zip(counts) {
         assert_eq!(admin(&world, request).status(), status, "{request:?}");

@@ -211,18 +211,25 @@ pub(crate) fn every_line_of_the_legacy_demo_works_as_pasted(shell: Shell) {
 
 fn every_line_works(shell: Shell, mode: &str, paste_all: fn(&[String])) {
     for with_bus in [true, false] {
-        let mut command = shell.command(["demo", "--port", "0", "--mode", mode]).unwrap();
+        let scratch = Scratch::new("demo").unwrap();
+        let journal = scratch.path().join("a journal");
+        let mut command = shell.command(["demo", "--port", "0", "--mode", mode, "--journal"]).unwrap();
+        // What a real site's file would be given is not the demo's.
+        command.arg(&journal).env("APPPROXY__ADMIN__BIND_ADDRESS", "MARKED, no address");
         if !with_bus {
             command.env("PATH", "/nowhere");
         }
         let mut demo = Program::start(command).unwrap();
         demo.log().wait_for("Ctrl-C ends everything", Duration::from_secs(30));
         let lines = demo.log().lines();
+        let unread = lines.iter().find(|line| line.contains("APPPROXY__ADMIN__BIND_ADDRESS")).expect("it is named");
+        assert!(unread.contains("does not read") && !unread.contains("MARKED"), "{unread}");
         let row = |name: &str| {
             let line = lines.iter().find(|line| line.trim_start().starts_with(name));
             line.unwrap_or_else(|| panic!("no row {name}:\n{}", lines.join("\n"))).clone()
         };
-        for name in ["worker", "admin", "coordinator", "replica 1", "replica 2"] {
+        assert!(row("journal").contains(journal.to_str().unwrap()) && row("status page").contains("/admin/"));
+        for name in ["worker", "admin", "status page", "coordinator", "replica 1", "replica 2"] {
             assert!(row(name).contains("http://127.0.0.1:"), "{}", row(name));
         }
         let bus =
@@ -234,6 +241,8 @@ fn every_line_works(shell: Shell, mode: &str, paste_all: fn(&[String])) {
         // Without curl the demo is looked at through our own client, a step less far.
         if has_curl() {
             paste_all(&lines);
+            paste_what_operators_ask(&lines);
+            a_second_node_joins(&lines, &scratch);
         } else {
             assert_eq!(Request::get("/readyz").send(&worker).unwrap().status(), 200);
         }
@@ -247,6 +256,37 @@ fn every_line_works(shell: Shell, mode: &str, paste_all: fn(&[String])) {
             });
         }
     }
+}
+
+fn paste_what_operators_ask(lines: &[String]) {
+    let run = |what: &str| paste(&line_for(lines, what));
+    assert!(run("what the worker counted").contains("appproxy_requests_total{model=\"demo-"));
+    assert!(run("what the status page shows, as JSON").contains("\"desired_state_digest\""));
+    wait::until("the journal to have all of it", PATIENCE, || {
+        run("what the worker heard so far").contains(": started\n")
+    });
+    assert!(run("what it held after that").contains("\"registered\": true"));
+}
+
+/// By the demo's own lines, as a reader would do it: in a folder of theirs, in another terminal.
+fn a_second_node_joins(lines: &[String], scratch: &Scratch) {
+    let here = |line: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", line]).current_dir(scratch.path());
+        bash
+    };
+    let written = here(&line_for(lines, "a second node of this worker")).status().expect("it starts");
+    assert!(written.success());
+    let mut node = Program::start(here(&format!("exec {}", line_for(lines, "and run it, in another")))).unwrap();
+    wait::until("both nodes to say the same", PATIENCE, || {
+        let said = paste(&format!("{} || true", line_for(lines, "both nodes say the same digest")));
+        let values =
+            |name: &str| said.lines().filter(|line| line.contains(name)).map(str::to_owned).collect::<Vec<_>>();
+        matches!(&values("desired_state_digest")[..], [one, two] if one == two)
+            && matches!(&values("node_id")[..], [one, two] if one != two)
+    });
+    node.signal("INT").unwrap();
+    assert_eq!(node.wait_exit(Duration::from_secs(20)).code(), Some(0));
 }
 
 fn paste_legacy(lines: &[String]) {
@@ -274,7 +314,11 @@ fn paste_legacy(lines: &[String]) {
     run("remove it");
     wait::until("the new circuit to be gone", PATIENCE, || run("and use it").contains("endpoint_not_found"));
     assert!(run("mint another token").contains("\"token\":\"eyJ"));
-    assert!(run("what the worker counted").contains("appproxy_requests_total{"));
+    assert!(run("mint one and use it").contains("Hello from replica-2"));
+    assert!(run("mint one that has ended").contains("expired_token"));
+    assert!(run("why the private circuit refuses").contains("refused with 401 missing_token"));
+    let served = run("and why it serves who shows a good one");
+    assert!(served.contains("demo-private: served") && served.contains("a good access token of circuit"), "{served}");
 }
 
 fn a_demo_that_is_killed_leaves_no_redis_behind(shell: Shell) {
@@ -307,6 +351,10 @@ fn paste_everything(lines: &[String]) {
     });
     run("unpublish it");
     wait::until("the model to be gone", PATIENCE, || !run("the models this key may use").contains("another"));
+    assert!(run("ask for it all the same").contains("model_not_found"));
+    assert!(run("why it is refused").contains("another: refused with 404 model_not_found"));
+    let served = run("and why the first one is served");
+    assert!(served.starts_with("demo-chat: served\n") && served.contains("50.0 %"), "{served}");
     run("kill a replica");
     for _ in 0..4 {
         assert!(run("chat").contains("Hello from replica-2"));
@@ -317,5 +365,4 @@ fn paste_everything(lines: &[String]) {
     wait::until("the key to be refused", PATIENCE, || run("chat").contains("invalid_api_key"));
     run("give it back");
     wait::until("the key to be taken", PATIENCE, || run("chat").contains("Hello from replica-"));
-    assert!(run("what the worker counted").contains("appproxy_requests_total{model=\"demo-chat\""));
 }

@@ -37,6 +37,32 @@ fn a_router_section_with_defaults_and_with_everything() {
     assert!(tls.tls_listen);
 }
 
+#[cfg(feature = "appproxy-router")]
+#[test]
+fn what_backends_are_for_beside_a_worker_section_is_said() {
+    let said = |more: &str| {
+        let backends = "backends: [{name: a, url: 'http://h', models: [spare]}]\n";
+        let loaded = loaded(&router(&format!("{backends}{more}")));
+        let own = loaded.warnings.into_iter().filter(|warning| warning.key == "backends");
+        own.map(|warning| (warning.at.line, warning.text)).collect::<Vec<_>>()
+    };
+    let (chain, key) = ("fallback: {fallback_chains: {m: [spare]}}\n", "api_keys: {keys: [{id: k, key: x}]}\n");
+    let off = "api_keys: {keys: [{id: k, key: x, enabled: false}]}\n";
+    for (more, words) in [
+        (String::new(), "nothing reaches these"),
+        (off.to_owned(), "nothing reaches these"),
+        (chain.to_owned(), "only stand in where `fallback.fallback_chains`"),
+        (key.to_owned(), "serve the keys of `api_keys.keys` alone"),
+        (format!("{chain}{key}"), "and serve the keys"),
+    ] {
+        let [(line, text)] = &said(&more)[..] else { panic!("{more}: one warning") };
+        assert!(*line > 1 && text.contains(words), "{more}: line {line}: {text}");
+    }
+    assert_eq!(loaded(&router("")).warnings.iter().filter(|warning| warning.key == "backends").count(), 0);
+    let plain = loaded("backends: [{name: a, url: 'http://h', models: [spare]}]\n");
+    assert_eq!(plain.warnings, []);
+}
+
 #[cfg(feature = "appproxy-legacy")]
 #[test]
 #[allow(irrefutable_let_patterns, reason = "the other mode may not be built in")]

@@ -28,7 +28,8 @@ impl Show {
 /// is cut, as after a crash; outputs go to `out` at once.
 ///
 /// # Errors
-/// In words: a damaged line (with its number), an input that is not in it.
+/// In words: a damaged line (with its number); an input that is not in it, with those that are, once everything up to its
+/// end was written.
 pub fn print(mut lines: impl BufRead, show: Show, out: &mut impl Write) -> Result<(String, Option<String>), String> {
     let Some(Line { text: head, .. }) = next(&mut lines)? else { return Err("an empty file is no journal".to_owned()) };
     let mut replay = Replay::begin(&head).map_err(|damaged| damaged.to_string())?;
@@ -47,6 +48,8 @@ pub fn print(mut lines: impl BufRead, show: Show, out: &mut impl Write) -> Resul
     }
     let mut difference = None;
     let mut cut = None;
+    // Whoever reads what is written went away.
+    let mut gone = false;
     loop {
         if let (Show::Difference(from, _), true) = (show, difference.is_none())
             && replay.number() == from
@@ -72,15 +75,22 @@ pub fn print(mut lines: impl BufRead, show: Show, out: &mut impl Write) -> Resul
         if let Some(difference) = &mut difference {
             difference.step(&step);
         }
-        if matches!(show, Show::Outputs(_)) && outputs(&step, out).is_err() {
+        gone = matches!(show, Show::Outputs(_)) && outputs(&step, out).is_err();
+        if gone {
             break;
         }
     }
     if let Some(wanted) = show.last()
         && replay.number() < wanted
-        && !matches!(show, Show::Outputs(_))
+        && !gone
     {
-        return Err(format!("there is no input {wanted}: the last one is {}", replay.number()));
+        let end = cut.map_or_else(String::new, |cut| format!("; {cut}"));
+        return Err(match replay.number() {
+            last if last == first => {
+                format!("there is no input {wanted}: this journal holds none after input {first}{end}")
+            }
+            last => format!("there is no input {wanted}: this journal holds inputs {} to {last}{end}", first + 1),
+        });
     }
     let text = match (show, difference) {
         (Show::State(_), _) => format!("{:#}", shown::state(replay.worker())),

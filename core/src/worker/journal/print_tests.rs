@@ -48,7 +48,19 @@ fn outputs_end_where_they_are_told_to() {
 #[test]
 fn inputs_that_are_not_there_are_named() {
     let text = journal(vec![Input::Started]);
-    assert_eq!(shown(&text, Show::State(Some(12))).unwrap_err(), "there is no input 12: the last one is 11");
+    let beyond = "there is no input 12: this journal holds inputs 11 to 11";
+    for show in [Show::State(Some(12)), Show::Outputs(Some(12)), Show::Difference(10, 12), Show::Difference(12, 12)] {
+        assert_eq!(shown(&text, show).unwrap_err(), beyond, "{show:?}");
+    }
+    let mut out = Vec::new();
+    print(text.as_bytes(), Show::Outputs(Some(12)), &mut out).unwrap_err();
+    assert!(out.starts_with(b"# input 11 "), "what there is was written");
+    assert_eq!(
+        shown(&journal(Vec::new()), Show::Outputs(Some(11))).unwrap_err(),
+        "there is no input 11: this journal holds none after input 10"
+    );
+    let two = shown(&journal(vec![Input::Started, Input::BusUp]), Show::State(Some(13))).unwrap_err();
+    assert!(two.ends_with("holds inputs 11 to 12"), "{two}");
     let older = "input 9 is in an older part; this one begins after input 10";
     assert_eq!(shown(&text, Show::State(Some(9))).unwrap_err(), older);
     assert_eq!(shown(&text, Show::Difference(9, 11)).unwrap_err(), older);
@@ -65,6 +77,8 @@ fn only_the_last_line_may_be_cut() {
     let (shown_text, cut) = shown(&text[..text.len() - 5], Show::Outputs(None)).unwrap();
     assert!(shown_text.ends_with("# 1 inputs replayed"), "{shown_text}");
     assert!(cut.unwrap().starts_with("line 3 is cut"));
+    let beyond = shown(&text[..text.len() - 5], Show::State(Some(12))).unwrap_err();
+    assert!(beyond.starts_with("there is no input 12") && beyond.contains("line 3 is cut"), "{beyond}");
     // Whole but for its line break.
     assert_eq!(shown(&text[..text.len() - 1], Show::State(None)).unwrap().1, None);
     let damaged = text.replace("\"started\"", "\"startled\"");
