@@ -59,6 +59,7 @@ mod queued;
 mod quoted;
 mod rendezvous;
 mod rules;
+mod scan;
 pub mod selection;
 mod shown;
 mod states;
@@ -74,6 +75,7 @@ mod usage;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
+mod window;
 
 pub use admitted::Admitted;
 pub use answer::Answer;

@@ -96,12 +96,7 @@ fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &Exchang
         RewriteModel::Auto => backend.own_name(&admitted.model),
         RewriteModel::Never => None,
     };
-    let asked = match (&admitted.place, &admitted.passage.destination) {
-        (Some(place), _) => Some(&*place.model),
-        (None, Destination::PathModel { model, .. }) => Some(model.as_str()),
-        (None, _) => None,
-    };
-    let served = || asked.is_some_and(|asked| *asked != *admitted.model).then_some(&admitted.model);
+    let served = || admitted.asked.as_ref().is_some_and(|asked| *asked != admitted.model).then_some(&admitted.model);
     own.or_else(served).map(|name| &**name)
 }
 
