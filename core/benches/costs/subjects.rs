@@ -302,7 +302,7 @@ fn pick(size: usize, strategy: Strategy) -> Box<dyn Work> {
     let (mut selection, mut draws) = (Selection::new(), Draws::new(Seed::from_number(7)));
     let next = move || (draws.next_u64(), draws.next_u64());
     let run = move |(key, draw)| match selection.choose(&pool, &Ask { strategy, key, draw, ..Ask::default() }) {
-        Choice::Picked(backend, ticket) => (backend, ticket),
+        Choice::Picked(pick) => pick,
         none => panic!("one is there, and not {none:?}"),
     };
     Box::new(Pair { next, run })
@@ -312,6 +312,6 @@ fn decide(size: usize) -> Box<dyn Work> {
     let (mut world, body) = (World::new(), decision::body(size));
     // Shared from the start, as a body is that was read in one piece.
     let _other = body.clone();
-    let next = move || (decision::head(), body.clone());
+    let next = move || (decision::head(body.len()), body.clone());
     Box::new(Pair { next, run: move |(head, body)| world.decide(head, body) })
 }

@@ -144,7 +144,6 @@ impl Gated {
             }
             trail.known_model = true;
         }
-        self.passage.prepare_outbound(node.rules);
         let streamed = None;
         let passage = self.passage;
         Ok(Admitted { passage, asked, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
