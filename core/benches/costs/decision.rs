@@ -89,10 +89,30 @@ pub(crate) fn head(length: usize) -> Parts {
     let mut buffer = Bytes::from(lines.iter().map(|(_, value)| value.as_str()).collect::<String>());
     // Shared from the start, as the buffer of a connection is.
     let _other = buffer.clone();
-    let request = lines.into_iter().fold(http::Request::post("/v1/chat/completions"), |request, (name, value)| {
+    let target = Bytes::copy_from_slice(b"/v1/chat/completions");
+    let _another = target.clone();
+    let target = http::Uri::from_maybe_shared(target).expect("a path");
+    let request = lines.into_iter().fold(http::Request::post(target), |request, (name, value)| {
         request.header(name, HeaderValue::from_maybe_shared(buffer.split_to(value.len())).expect("plain text"))
     });
     request.body(()).expect("a request").into_parts().0
+}
+
+/// A chat as they mostly come, 2 KB of it: the model first, a long system prompt, few messages.
+pub(crate) fn chat() -> Bytes {
+    let message = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+    let prompt = "You answer questions about computer networks, briefly, and say so when you do not know. ".repeat(14);
+    let messages = [
+        message("system", prompt.trim_end()),
+        message("user", "What does a router do?\\nGive one example of where it matters."),
+        message(
+            "assistant",
+            &"It sends each packet a step nearer to its end, by a table of \\\"routes\\\". ".repeat(5),
+        ),
+        message("user", "And a proxy?"),
+    ];
+    let settings = r#""model":"bench","temperature":0.7,"max_tokens":512,"stream":true"#;
+    format!(r#"{{{settings},"messages":[{}]}}"#, messages.join(",")).into()
 }
 
 /// A chat of many messages, its model after all of them.

@@ -228,6 +228,9 @@ fn host_of(parts: &Parts) -> Option<HeaderValue> {
 }
 
 fn client_of(parts: &Parts, peer: Peer, node: Node<'_>) -> Option<IpAddr> {
+    if !node.rules.trusted_proxies.trusts(peer) {
+        return client_address(peer, &node.rules.trusted_proxies, []);
+    }
     // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
     let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
     client_address(peer, &node.rules.trusted_proxies, lines)

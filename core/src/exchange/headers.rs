@@ -44,9 +44,7 @@ pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue 
     match (given.next(), given.next()) {
         (Some(id), None) if is_request_id(id.as_bytes()) => id.clone(),
         _ => {
-            let mut text = uuid::Uuid::encode_buffer();
-            let text = draws.uuid().hyphenated().encode_lower(&mut text);
-            HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
+            HeaderValue::from_maybe_shared(draws.uuid_text()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
         }
     }
 }
@@ -138,7 +136,7 @@ pub(super) fn outbound(
             Kind::OfRequest => false,
             Kind::Credential => keep_credentials || has(Defect::CredentialForwarded),
             Kind::Forwarded => forwarding.trusted,
-            Kind::Other => !(has(Defect::OddHeadersDropped) && !value.as_bytes().is_ascii()),
+            Kind::Other => !has(Defect::OddHeadersDropped) || value.as_bytes().is_ascii(),
         };
         if passes && !named.contains(name) {
             headers.append(name.clone(), value.clone());

@@ -65,7 +65,11 @@ impl Scan {
     #[inline(always)]
     fn string<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
         loop {
-            let Some(window) = rest.first_chunk::<WIDTH>() else { return self.last_string(rest) };
+            let Some(window) = rest.first_chunk::<WIDTH>() else {
+                let (rest, seen) = last_string(rest, self.seen)?;
+                self.seen = seen;
+                return Some(rest);
+            };
             let Some(at) = self.seen.special(window) else {
                 rest = rest.get(WIDTH..)?;
                 continue;
@@ -76,20 +80,6 @@ impl Scan {
                 return Some(rest);
             }
             rest = escaped(special, rest)?;
-        }
-    }
-
-    /// The same where less than a window is left.
-    #[inline(never)]
-    fn last_string<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
-        loop {
-            let (byte, behind) = rest.split_first()?;
-            self.seen.note(*byte);
-            rest = match byte {
-                b'"' => return Some(behind),
-                b'\\' | ..b' ' => escaped(*byte, behind)?,
-                _ => behind,
-            };
         }
     }
 
@@ -146,6 +136,20 @@ impl Scan {
                 rest = token(rest, b':')?;
             }
         }
+    }
+}
+
+/// As [`Scan::string`], where less than a window is left.
+#[inline(never)]
+fn last_string(mut rest: &[u8], mut seen: Seen) -> Option<(&[u8], Seen)> {
+    loop {
+        let (byte, behind) = rest.split_first()?;
+        seen.note(*byte);
+        rest = match byte {
+            b'"' => return Some((behind, seen)),
+            b'\\' | ..b' ' => escaped(*byte, behind)?,
+            _ => behind,
+        };
     }
 }
 
