@@ -305,6 +305,13 @@ fn pick(size: usize, strategy: Strategy) -> Box<dyn Work> {
     let _ = serving.update(&desired, &touched);
     let pool = serving.view().model("m").expect("it is published").clone();
     let (mut selection, mut draws) = (Selection::new(), Draws::new(Seed::from_number(7)));
+    // What is read when a replica is first picked is there.
+    for in_turn in [Strategy::RoundRobin, Strategy::Weighted] {
+        for _ in 0..size {
+            let picked = selection.choose(&pool, &Ask { strategy: in_turn, ..Ask::default() });
+            assert!(matches!(picked, Choice::Picked(_)), "one is there");
+        }
+    }
     let next = move || (draws.next_u64(), draws.next_u64());
     let run = move |(key, draw)| match selection.choose(&pool, &Ask { strategy, key, draw, ..Ask::default() }) {
         Choice::Picked(pick) => pick,
