@@ -75,7 +75,7 @@ impl Shell {
     /// The data plane: a request through its states, by value, one after the other. An error is an answer of our own.
     fn request(&self, request: &Request, outbox: &Sender<Input>) -> Result<Response, Box<Answer>> {
         let (parts, body) = request.to_http().into_parts();
-        let from = Connection { peer: Peer::Ip(Ipv4Addr::LOCALHOST.into()), tls: false };
+        let from = Connection::new(Peer::Ip(Ipv4Addr::LOCALHOST.into()), false);
         let gate = self.see(|seen| Gate::open(parts, from, seen, &mut self.states.draws()))?;
         let key = gate.ledger_key().cloned();
         let mut ledger = key.as_ref().map(|key| self.states.ledger(key));

@@ -1,5 +1,6 @@
 //! Randomness as the core knows it: a seed handed in, and draws that follow from it.
 
+use bytes::{Bytes, BytesMut};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::{Builder, Uuid};
@@ -35,6 +36,39 @@ impl core::fmt::Debug for Seed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draws {
     state: [u64; 4],
+    #[serde(skip)]
+    room: Room,
+}
+
+/// Bytes of a piece of room: some fifty ids. One id that is kept keeps all of it.
+const ROOM: usize = 2048;
+
+/// Room for the texts of ids, so that not each allocates its own. No part of the stream: a copy has none of it.
+#[derive(Debug, Default)]
+struct Room(BytesMut);
+
+impl Clone for Room {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Room {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Room {}
+
+impl Room {
+    fn write(&mut self, text: &str) -> Bytes {
+        if self.0.capacity() < text.len() {
+            self.0 = BytesMut::with_capacity(ROOM.max(text.len()));
+        }
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.split().freeze()
+    }
 }
 
 impl Draws {
@@ -52,7 +86,7 @@ impl Draws {
         if state == [0; 4] {
             state = [1, 2, 3, 4];
         }
-        Self { state }
+        Self { state, room: Room::default() }
     }
 
     /// The next 64 bits.
@@ -87,6 +121,13 @@ impl Draws {
         Builder::from_random_bytes(bytes).into_uuid()
     }
 
+    /// A version 4 UUID as text.
+    pub(crate) fn uuid_text(&mut self) -> Bytes {
+        let mut text = Uuid::encode_buffer();
+        let text = self.uuid().hyphenated().encode_lower(&mut text);
+        self.room.write(text)
+    }
+
     /// An independent stream, for a part that draws in its own time.
     #[must_use]
     pub fn child(&mut self) -> Self {
@@ -119,9 +160,21 @@ mod tests {
     #[test]
     fn xoshiro_follows_the_published_recurrence() {
         // s = [1, 2, 3, 4]: the first outputs of the reference implementation.
-        let mut draws = Draws { state: [1, 2, 3, 4] };
+        let mut draws = Draws { state: [1, 2, 3, 4], room: Room::default() };
         let first: Vec<u64> = (0..4).map(|_| draws.next_u64()).collect();
         assert_eq!(first, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
+    }
+
+    #[test]
+    fn ids_share_their_room_and_are_what_they_would_be_without() {
+        let mut draws = Draws::new(Seed::from_number(7));
+        let mut alone = draws.clone();
+        let texts: Vec<Bytes> = (0..200).map(|_| draws.uuid_text()).collect();
+        let wanted: Vec<String> = (0..200).map(|_| alone.uuid().to_string()).collect();
+        assert!(texts.iter().zip(&wanted).all(|(text, wanted)| text == wanted.as_bytes()));
+        assert_eq!(draws, alone);
+        let behind = |two: &[Bytes]| two[0].as_ptr().wrapping_add(two[0].len()) == two[1].as_ptr();
+        assert!(texts.windows(2).filter(|two| behind(two)).count() > 190, "nearly all stand behind the one before");
     }
 
     #[test]

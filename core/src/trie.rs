@@ -248,9 +248,17 @@ impl<K: Ord, V> TrieMap<K, V> {
     where
         K: Borrow<Q>,
     {
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    /// The key and its value as they are held.
+    pub(crate) fn entry<Q: Spread + Ord + ?Sized>(&self, key: &Q) -> Option<&(K, V)>
+    where
+        K: Borrow<Q>,
+    {
         let spread = key.spread();
         let is_it = |slot: &&Slot<K, V>| slot.spread == spread && slot.entry.0.borrow() == key;
-        self.0.leaf(spread).iter().find(is_it).map(|slot| &slot.entry.1)
+        self.0.leaf(spread).iter().find(is_it).map(|slot| &*slot.entry)
     }
 
     pub(crate) fn put<Q: Spread + ?Sized>(&mut self, key: K, value: V)

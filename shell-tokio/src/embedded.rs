@@ -35,7 +35,7 @@ impl Running {
 async fn arrived(State(node): State<Arc<Node>>, request: Request<Body>) -> Response<Body> {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = from.map_or(Peer::Unix, |ConnectInfo(address)| Peer::Ip(address.ip()));
-    let connection = Connection { peer, tls: false };
+    let connection = Connection::new(peer, false);
     let arrival = Arrival { connection, pace: Pace::start(node.clock), at: Instant::now() };
     let answer = Box::pin(data::handle(node.clone(), request, arrival));
     Woken::new(&node, answer).await.map(|body| Body::new(Woken::new(&node, body)))

@@ -154,7 +154,7 @@ impl Plane {
                 let (stream, _) = listener.accept().await?;
                 detach(async move {
                     if let Some((_place, stream)) = plane.place(stream).await {
-                        plane.converse(stream, Connection { peer: Peer::Unix, tls: false }).await;
+                        plane.converse(stream, Connection::new(Peer::Unix, false)).await;
                     }
                 });
             }
@@ -166,7 +166,7 @@ impl Plane {
     async fn welcome(&self, stream: TcpStream, peer: Peer) {
         let Some(tls) = &self.0.tls else {
             if let Some((_place, stream)) = self.place(stream).await {
-                self.converse(stream, Connection { peer, tls: false }).await;
+                self.converse(stream, Connection::new(peer, false)).await;
             }
             return;
         };
@@ -179,7 +179,7 @@ impl Plane {
         let closing = self.0.phases.closing.turned().map(|()| None);
         match or(within(limit, handshake).map(Some), closing).await {
             None => {}
-            Some(Some(Ok(stream))) => self.converse(stream, Connection { peer, tls: true }).await,
+            Some(Some(Ok(stream))) => self.converse(stream, Connection::new(peer, true)).await,
             Some(Some(Err(error))) => {
                 tracing::debug!(%error, "a client's TLS handshake failed");
                 self.cut("tls");
@@ -218,7 +218,7 @@ impl Plane {
         let pace = Pace::start(self.0.node.clock);
         let (plane, of_requests) = (self.clone(), pace.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let arrival = Arrival { connection: from, pace: of_requests.clone(), at: Instant::now() };
+            let arrival = Arrival { connection: from.clone(), pace: of_requests.clone(), at: Instant::now() };
             let busy = Some(of_requests.head_done());
             Answering { answer: (plane.0.answer)(request, arrival), busy }
         });

@@ -30,6 +30,7 @@ pub(crate) struct World {
     selection: Selection,
     budget: RetryBudget,
     draws: Draws,
+    connection: Connection,
 }
 
 impl World {
@@ -58,15 +59,16 @@ impl World {
             selection: Selection::new(),
             budget: RetryBudget::new(),
             draws: Draws::new(Seed::from_number(7)),
+            connection: Connection::new(Peer::Ip([192, 0, 2, 1].into()), false),
         }
     }
 
     /// From a request's head and body to the replica it goes to.
     pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Chosen> {
-        let Self { rules, view, control, ledger, selection, budget, draws } = self;
+        let Self { rules, view, control, ledger, selection, budget, draws, connection } = self;
         let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
         let node = Node { rules, view, control, now, file_refused: false };
-        let connection = Connection { peer: Peer::Ip([192, 0, 2, 1].into()), tls: false };
+        let connection = connection.clone();
         let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
         let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok();
         assert!(matches!(chosen, Some(Chosen::Send(..))), "the request is let through and sent");
@@ -75,22 +77,42 @@ impl World {
 }
 
 /// A head as a server reads it: the values are parts of one buffer.
-pub(crate) fn head() -> Parts {
+pub(crate) fn head(length: usize) -> Parts {
     let lines: [(HeaderName, String); 6] = [
         (HOST, "models.example.com".to_owned()),
         (AUTHORIZATION, format!("Bearer {KEY}")),
         (CONTENT_TYPE, "application/json".to_owned()),
         (USER_AGENT, "OpenAI/Python 1.99.0".to_owned()),
         (ACCEPT, "application/json".to_owned()),
-        (CONTENT_LENGTH, "2048".to_owned()),
+        (CONTENT_LENGTH, length.to_string()),
     ];
     let mut buffer = Bytes::from(lines.iter().map(|(_, value)| value.as_str()).collect::<String>());
     // Shared from the start, as the buffer of a connection is.
     let _other = buffer.clone();
-    let request = lines.into_iter().fold(http::Request::post("/v1/chat/completions"), |request, (name, value)| {
+    let target = Bytes::copy_from_slice(b"/v1/chat/completions");
+    let _another = target.clone();
+    let target = http::Uri::from_maybe_shared(target).expect("a path");
+    let request = lines.into_iter().fold(http::Request::post(target), |request, (name, value)| {
         request.header(name, HeaderValue::from_maybe_shared(buffer.split_to(value.len())).expect("plain text"))
     });
     request.body(()).expect("a request").into_parts().0
+}
+
+/// A chat as they mostly come, 2 KB of it: the model first, a long system prompt, few messages.
+pub(crate) fn chat() -> Bytes {
+    let message = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+    let prompt = "You answer questions about computer networks, briefly, and say so when you do not know. ".repeat(14);
+    let messages = [
+        message("system", prompt.trim_end()),
+        message("user", "What does a router do?\\nGive one example of where it matters."),
+        message(
+            "assistant",
+            &"It sends each packet a step nearer to its end, by a table of \\\"routes\\\". ".repeat(5),
+        ),
+        message("user", "And a proxy?"),
+    ];
+    let settings = r#""model":"bench","temperature":0.7,"max_tokens":512,"stream":true"#;
+    format!(r#"{{{settings},"messages":[{}]}}"#, messages.join(",")).into()
 }
 
 /// A chat of many messages, its model after all of them.

@@ -19,6 +19,7 @@ use appproxy_core::wire::event::{Ack, Decoded, EventKind};
 use appproxy_core::wire::ids::{KeyId, NodeId};
 use appproxy_core::wire::key::{ApiKey, TokenHash};
 use appproxy_core::wire::snapshot::parse_snapshot;
+use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::decision::{self, World};
@@ -77,7 +78,11 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     subject("least_loaded of", &[2, 50, 1_000], |size| pick(size, Strategy::LeastLoaded)),
     subject("consistent_hash of", &[2, 50, 1_000], |size| pick(size, Strategy::ConsistentHash)),
     subject("prefix_aware of", &[2, 50, 1_000], |size| pick(size, Strategy::PrefixAware)),
-    Subject { large: &[1 << 20], ..subject("decision: bytes", &[2 << 10, 64 << 10], decide) },
+    Subject {
+        large: &[1 << 20],
+        ..subject("decision: bytes", &[2 << 10, 64 << 10], |size| decide(decision::body(size)))
+    },
+    subject("decision: a usual chat", &[1], |_| decide(decision::chat())),
 ];
 
 fn event(bytes: &'static [u8]) -> Box<dyn Work> {
@@ -300,18 +305,25 @@ fn pick(size: usize, strategy: Strategy) -> Box<dyn Work> {
     let _ = serving.update(&desired, &touched);
     let pool = serving.view().model("m").expect("it is published").clone();
     let (mut selection, mut draws) = (Selection::new(), Draws::new(Seed::from_number(7)));
+    // What is read when a replica is first picked is there.
+    for in_turn in [Strategy::RoundRobin, Strategy::Weighted] {
+        for _ in 0..size {
+            let picked = selection.choose(&pool, &Ask { strategy: in_turn, ..Ask::default() });
+            assert!(matches!(picked, Choice::Picked(_)), "one is there");
+        }
+    }
     let next = move || (draws.next_u64(), draws.next_u64());
     let run = move |(key, draw)| match selection.choose(&pool, &Ask { strategy, key, draw, ..Ask::default() }) {
-        Choice::Picked(backend, ticket) => (backend, ticket),
+        Choice::Picked(pick) => pick,
         none => panic!("one is there, and not {none:?}"),
     };
     Box::new(Pair { next, run })
 }
 
-fn decide(size: usize) -> Box<dyn Work> {
-    let (mut world, body) = (World::new(), decision::body(size));
+fn decide(body: Bytes) -> Box<dyn Work> {
+    let mut world = World::new();
     // Shared from the start, as a body is that was read in one piece.
     let _other = body.clone();
-    let next = move || (decision::head(), body.clone());
+    let next = move || (decision::head(body.len()), body.clone());
     Box::new(Pair { next, run: move |(head, body)| world.decide(head, body) })
 }

@@ -103,6 +103,15 @@ fn spread(hash: &TokenHash) -> u64 {
     hash.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
+/// A hash in four words: compared in a quarter of the steps that its bytes would take, and as evenly.
+fn words(hash: &TokenHash) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(hash.0.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    words
+}
+
 /// Keys by hash. A clone is cheap and does not see later changes: views share what did not change.
 #[derive(Debug, Clone, Default)]
 pub struct KeyTable {
@@ -128,7 +137,8 @@ impl KeyTable {
         let end = leaf.partition_point(|record| record.token_hash <= *hash);
         let hit = leaf.get(start..end).unwrap_or_default();
         // The search may stop early; whether it found *this* hash is said in constant time.
-        if hit.first().is_some_and(|record| bool::from(record.token_hash.0.ct_eq(&hash.0))) { hit } else { &[] }
+        let same = |record: &KeyRecord| bool::from(words(&record.token_hash).ct_eq(&words(hash)));
+        if hit.first().is_some_and(same) { hit } else { &[] }
     }
 
     /// The key a request is judged by: the first of its hash that is valid now, else the first (which is expired).

@@ -1,5 +1,6 @@
 //! How a backend is reached: the address of a path on it, and its own credential (data-plane 3.7).
 
+use bytes::Bytes;
 use http::Uri;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
@@ -11,21 +12,48 @@ pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Where Gemini's API looks for a key.
 pub const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-impl Backend {
-    /// The absolute address of a path, and what `Host` says; `None` when the backend's address makes none.
+/// A backend's address as requests need it: read once, then shared.
+#[derive(Debug, Clone)]
+pub struct Target {
+    authority: Authority,
+    host: HeaderValue,
+}
+
+impl Target {
+    /// What `Host` says.
     #[must_use]
-    pub fn uri_of(&self, path: &PathAndQuery) -> Option<(Uri, HeaderValue)> {
-        let authority = Authority::try_from(self.authority()).ok()?;
-        let host = HeaderValue::from_str(authority.as_str()).ok()?;
-        let base = base_before(&self.base_path, path.path());
+    pub fn host(&self) -> HeaderValue {
+        self.host.clone()
+    }
+}
+
+impl Backend {
+    /// The backend's address; `None` when it makes none.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        let text = Bytes::from(self.authority());
+        let authority = Authority::from_maybe_shared(text.clone()).ok()?;
+        Some(Target { authority, host: HeaderValue::from_maybe_shared(text).ok()? })
+    }
+
+    /// The absolute address of a path at this backend's `target`; `None` when they make none.
+    #[must_use]
+    pub fn uri_at(&self, target: &Target, path: &PathAndQuery) -> Option<Uri> {
         let mut parts = Parts::default();
         parts.scheme = Some(if self.tls { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(authority);
-        parts.path_and_query = Some(match base {
+        parts.authority = Some(target.authority.clone());
+        parts.path_and_query = Some(match base_before(&self.base_path, path.path()) {
             "" => path.clone(),
             base => PathAndQuery::try_from(format!("{base}{path}")).ok()?,
         });
-        Some((Uri::from_parts(parts).ok()?, host))
+        Uri::from_parts(parts).ok()
+    }
+
+    /// The absolute address of a path, and what `Host` says; `None` when the backend's address makes none.
+    #[must_use]
+    pub fn uri_of(&self, path: &PathAndQuery) -> Option<(Uri, HeaderValue)> {
+        let target = self.target()?;
+        Some((self.uri_at(&target, path)?, target.host))
     }
 
     /// The configured credential, in the place where the backend's kind looks for one.

@@ -18,7 +18,7 @@ mod rules;
 mod sub_domains;
 mod touched;
 
-pub use address::{X_API_KEY, X_GOOG_API_KEY};
+pub use address::{Target, X_API_KEY, X_GOOG_API_KEY};
 pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documented_weight};
 pub use digest::{StateDigest, pseudonym, pseudonymised};
 pub use edit::Desired;

@@ -10,12 +10,14 @@ use super::choosing::{Choosing, Tries};
 use super::control::Node;
 use super::outcome::Outcome;
 use super::passage::Passage;
-use super::peek::Peek;
+use super::peek::Spelling;
 use crate::serving::PoolKey;
 
 /// A request that passed every gate. Nothing was sent yet.
 pub struct Admitted {
     pub(super) passage: Box<Passage>,
+    /// The model asked for; `None`: none counts.
+    pub(super) asked: Option<Arc<str>>,
     /// The model that is served: the one asked for, or one of its chain.
     pub(super) model: Arc<str>,
     pub(super) pool: PoolKey,
@@ -25,7 +27,7 @@ pub struct Admitted {
     /// The body is not here: it goes on as it comes.
     pub(super) streamed: Option<Streamed>,
     /// Where the model stands in the body; `None` when it stands in the path.
-    pub(super) place: Option<Peek>,
+    pub(super) place: Option<Place>,
     /// Where the body names the model of the path again (Gemini).
     pub(super) named: Vec<Range<usize>>,
     /// What the strategies by key go by.
@@ -33,6 +35,13 @@ pub struct Admitted {
     pub(super) sticky: Option<u64>,
     /// What parts requests over several pools of one model.
     pub(super) spread: u64,
+}
+
+/// Where the name of the model stands in a body, and how it is written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) span: Range<usize>,
+    pub(super) spelling: Spelling,
 }
 
 /// A body that goes to the replica as it comes.

@@ -60,6 +60,7 @@ pub struct Attempt {
 
 /// What becomes of a replica's answer.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
 pub enum Head {
     /// It goes to the client. From here on nothing is tried again.
     Commit(Committed, ReplyHead),

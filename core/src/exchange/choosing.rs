@@ -17,7 +17,7 @@ use super::passage::Passage;
 use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
-use super::selection::{Ask, Choice, Selection};
+use super::selection::{Ask, Choice, Pick, Selection};
 use super::surface::Surface;
 use crate::desired::Backend;
 use crate::serving::{AttemptEnd, ExchangeEnded, Health, ModelPool, PoolKey};
@@ -191,12 +191,12 @@ impl Tries {
             // The view of this moment: a replica that went away meanwhile gets no new attempt.
             let pool = self.pool_now(node).cloned();
             if let (Some(same), Some(pool)) = (self.same.take(), &pool)
-                && let Some((backend, ticket)) = selection.again(pool, &same.name)
+                && let Some(pick) = selection.again(pool, &same.name)
             {
                 if same.fresh {
                     self.trail().attempts.pop();
                 }
-                match self.attempt(backend, ticket, same.fresh, node) {
+                match self.attempt(pick, same.fresh, node) {
                     Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
                     Err(tries) => self = tries,
                 }
@@ -208,9 +208,9 @@ impl Tries {
                 None => Choice::Nothing,
             };
             match choice {
-                Choice::Picked(backend, ticket) => {
+                Choice::Picked(pick) => {
                     self.end_turn(selection);
-                    match self.attempt(backend, ticket, false, node) {
+                    match self.attempt(pick, false, node) {
                         Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
                         // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
                         Err(tries) => self = tries,
@@ -241,15 +241,14 @@ impl Tries {
     #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     fn attempt(
         mut self,
-        backend: Arc<Backend>,
-        ticket: super::load::Ticket,
+        Pick { backend, ticket, target }: Pick,
         fresh: bool,
         node: Node<'_>,
     ) -> Result<(Attempt, Request<Payload>), Self> {
         let trail = self.trail();
         trail.backend = Some(backend.name.clone());
         trail.attempts.push(AttemptRecord::begun(backend.name.clone(), node.now.moment));
-        match build(&self.admitted, &backend, node.rules) {
+        match target.and_then(|target| build(&self.admitted, &backend, &target, node.rules)) {
             Some(request) => {
                 let fresh = fresh || !self.replayable(node.rules);
                 Ok((Attempt { tries: self, backend, ticket, sent: node.now.moment, fresh }, request))

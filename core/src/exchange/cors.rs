@@ -37,6 +37,9 @@ impl AllowedOrigins {
 
     /// What `Access-Control-Allow-Origin` says to this request; `None` when it says nothing.
     pub(super) fn grant(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        if *self == Self::Nobody && !has(Defect::OriginsIgnored) {
+            return None;
+        }
         let origin = headers.get(ORIGIN)?;
         if has(Defect::OriginsIgnored) {
             return Some(origin.clone());

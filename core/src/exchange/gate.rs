@@ -30,12 +30,24 @@ use crate::defects::{Defect, has};
 use crate::seed::Draws;
 
 /// The client's connection, as the listener sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Its other end.
-    pub peer: Peer,
-    /// Whether it has TLS.
-    pub tls: bool,
+    peer: Peer,
+    tls: bool,
+    /// Its address as it is forwarded: written once, not for each request.
+    address: Option<HeaderValue>,
+}
+
+impl Connection {
+    /// A connection from `peer`, with TLS or without.
+    #[must_use]
+    pub fn new(peer: Peer, tls: bool) -> Self {
+        let address = match peer {
+            Peer::Ip(address) => HeaderValue::from_str(&address.to_canonical().to_string()).ok(),
+            Peer::Unix => None,
+        };
+        Self { peer, tls, address }
+    }
 }
 
 /// A request whose path and credential are good.
@@ -84,7 +96,7 @@ impl Gate {
         if let Err(denial) = sane_head(&parts) {
             return Err(Answer::refusal(trail, &denial));
         }
-        let client = client_of(&parts, connection, node);
+        let client = client_of(&parts, connection.peer, node);
         let entered = match &node.rules.entrance {
             Entrance::Anywhere => enter(parts, trail, node),
             #[cfg(feature = "appproxy-legacy")]
@@ -93,11 +105,8 @@ impl Gate {
         let Entered { parts, mut trail, destination, holder } = entered?;
         trail.key = holder.ledger_key();
         let forwarding = Forwarding {
-            peer: match connection.peer {
-                Peer::Ip(address) => Some(address.to_canonical()),
-                Peer::Unix => None,
-            },
             trusted: node.rules.trusted_proxies.trusts(connection.peer),
+            peer: connection.address,
             tls: connection.tls,
             host: host_of(&parts),
         };
@@ -218,10 +227,13 @@ fn host_of(parts: &Parts) -> Option<HeaderValue> {
     parts.headers.get(HOST).cloned().or_else(named)
 }
 
-fn client_of(parts: &Parts, connection: Connection, node: Node<'_>) -> Option<IpAddr> {
+fn client_of(parts: &Parts, peer: Peer, node: Node<'_>) -> Option<IpAddr> {
+    if !node.rules.trusted_proxies.trusts(peer) {
+        return client_address(peer, &node.rules.trusted_proxies, []);
+    }
     // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
     let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
-    client_address(connection.peer, &node.rules.trusted_proxies, lines)
+    client_address(peer, &node.rules.trusted_proxies, lines)
 }
 
 /// What makes two readers disagree about where a request ends, or whom it is for.

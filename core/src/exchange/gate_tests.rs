@@ -192,7 +192,7 @@ fn k3_a_used_up_limit_says_when_to_come_back() {
 #[test]
 fn a_limited_request_without_its_ledger_is_not_let_through() {
     let mut world = World::new();
-    let connection = Connection { peer: world.peer, tls: false };
+    let connection = Connection::new(world.peer, false);
     let gate = Gate::open(chat("three"), connection, world.node(), &mut Draws::new(crate::seed::Seed::from_number(2)));
     assert_eq!(said(&gate.unwrap().pass(None, world.node()).unwrap_err()), "503 overloaded");
     assert_eq!(world.verdict(chat("three"), M1), "let through");

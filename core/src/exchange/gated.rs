@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
-use super::admitted::{Admitted, Streamed};
+use super::admitted::{Admitted, Place, Streamed};
 use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
@@ -104,16 +104,20 @@ impl Gated {
             }
             Some(Err(denial)) => return Err(self.passage.refuse(&denial)),
         };
-        let place = match self.peek(&body) {
-            Ok(place) => place,
+        let peek = match self.peek(&body) {
+            Ok(peek) => peek,
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };
-        let asked: Option<Arc<str>> = match (&place, &self.passage.destination) {
-            (Some(peek), _) => Some(peek.model.clone()),
-            (None, Destination::PathModel { model, .. }) => Some(Arc::from(model.as_str())),
+        let asked: Option<&str> = match (&peek, &self.passage.destination) {
+            (Some(peek), _) => Some(&peek.model),
+            (None, Destination::PathModel { model, .. }) => Some(model),
             (None, Destination::Raw { .. }) => None,
             (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
         };
+        // A name that is served is held already; any other is about to be refused.
+        let asked: Option<Arc<str>> =
+            asked.map(|asked| node.view.held_name(asked).cloned().unwrap_or_else(|| Arc::from(asked)));
+        let place = peek.map(|peek| Place { span: peek.span, spelling: peek.spelling });
         let named = match &self.passage.destination {
             Destination::PathModel { model, verb } => gemini::names_in(&body, verb, model),
             _ => Ok(Vec::new()),
@@ -140,12 +144,12 @@ impl Gated {
             }
             trail.known_model = true;
         }
-        self.passage.prepare_outbound(node.rules);
         let streamed = None;
-        Ok(Admitted { passage: self.passage, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
+        let passage = self.passage;
+        Ok(Admitted { passage, asked, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
     }
 
-    fn peek(&self, body: &[u8]) -> Result<Option<Peek>, Denial> {
+    fn peek<'a>(&self, body: &'a [u8]) -> Result<Option<Peek<'a>>, Denial> {
         let fills = self.passage.holder.is_pinned();
         match (&self.passage.destination, &self.passage.boundary) {
             (Destination::PathModel { .. } | Destination::Raw { .. }, _) => Ok(None),

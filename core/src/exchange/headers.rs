@@ -1,6 +1,5 @@
 //! What headers pass, and which are ours (data-plane 3.8, 3.9).
 
-use core::net::IpAddr;
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -45,7 +44,7 @@ pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue 
     match (given.next(), given.next()) {
         (Some(id), None) if is_request_id(id.as_bytes()) => id.clone(),
         _ => {
-            HeaderValue::from_str(&draws.uuid().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
+            HeaderValue::from_maybe_shared(draws.uuid_text()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
         }
     }
 }
@@ -59,18 +58,21 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if has(Defect::HopHeadersKept) {
         return;
     }
-    if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
+    for name in named_by_connection(headers) {
+        headers.remove(name);
     }
     remove_all(headers, &HOP_BY_HOP);
+}
+
+/// The headers that `Connection` says are for this connection only.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    if has(Defect::HopHeadersKept) {
+        return Vec::new();
+    }
+    let lines = headers.get_all(header::CONNECTION).iter();
+    let names = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    // Mostly there is no such line, and nothing is allocated.
+    names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
 
 /// Removes these, mostly absent, with one look at those that are there. At most 32 names.
@@ -103,8 +105,8 @@ pub(super) fn grants_upgrade(headers: &HeaderMap) -> bool {
 /// What `Forwarding` adds to the request for the replica.
 #[derive(Debug, Clone)]
 pub(super) struct Forwarding {
-    /// The peer's own address, unless it is a unix socket.
-    pub(super) peer: Option<IpAddr>,
+    /// The peer's own address, as it is written, unless it is a unix socket.
+    pub(super) peer: Option<HeaderValue>,
     /// Whether the peer's own `X-Forwarded-*` are believed.
     pub(super) trusted: bool,
     /// Whether the client's connection has TLS.
@@ -113,55 +115,102 @@ pub(super) struct Forwarding {
     pub(super) host: Option<HeaderValue>,
 }
 
-/// Turns a client's headers into those that any replica may see; what depends on the replica comes later.
-pub(super) fn prepare_outbound(
-    headers: &mut HeaderMap,
+/// Headers that a request for a replica has beside those of the client's that pass: the five of [`outbound`], its length, a
+/// credential.
+const ADDED: usize = 7;
+
+/// Those of a client's headers that any replica may see, and ours; what depends on the replica comes later.
+pub(super) fn outbound(
+    asked: &HeaderMap,
     forwarding: &Forwarding,
     request_id: &HeaderValue,
     keep_credentials: bool,
-) {
-    strip_hop_by_hop(headers);
-    remove_all(headers, &[header::HOST, header::CONTENT_LENGTH, header::EXPECT]);
-    if has(Defect::OddHeadersDropped) {
-        let odd: Vec<HeaderName> =
-            headers.iter().filter(|(_, value)| !value.as_bytes().is_ascii()).map(|(name, _)| name.clone()).collect();
-        odd.into_iter().for_each(|name| drop(headers.remove(name)));
-    }
-    if !keep_credentials && !has(Defect::CredentialForwarded) {
-        remove_all(headers, &[header::AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY]);
+) -> HeaderMap {
+    // A map of its own: those of the client's are needed whole for a further attempt, and taking out costs as much as
+    // putting in.
+    let mut headers = HeaderMap::with_capacity(asked.len() + ADDED);
+    let named = named_by_connection(asked);
+    for (name, value) in asked {
+        let passes = match Kind::of(name) {
+            Kind::OfConnection => has(Defect::HopHeadersKept),
+            Kind::OfRequest => false,
+            Kind::Credential => keep_credentials || has(Defect::CredentialForwarded),
+            Kind::Forwarded => forwarding.trusted,
+            Kind::Other => !has(Defect::OddHeadersDropped) || value.as_bytes().is_ascii(),
+        };
+        if passes && !named.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
     }
     headers.insert(X_REQUEST_ID, request_id.clone());
-    forward(headers, forwarding);
+    forward(&mut headers, forwarding);
+    headers
+}
+
+/// What decides whether a client's header goes on to a replica.
+enum Kind {
+    /// It means one connection only.
+    OfConnection,
+    /// It is made anew for each request.
+    OfRequest,
+    Credential,
+    Forwarded,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &HeaderName) -> Self {
+        match name.as_str() {
+            "host" | "content-length" | "expect" | "x-request-id" => Self::OfRequest,
+            "authorization" | "x-api-key" | "x-goog-api-key" => Self::Credential,
+            "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded" => Self::Forwarded,
+            _ if HOP_BY_HOP.contains(name) => Self::OfConnection,
+            _ => Self::Other,
+        }
+    }
 }
 
 fn forward(headers: &mut HeaderMap, forwarding: &Forwarding) {
-    if !forwarding.trusted {
-        remove_all(headers, &[X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, header::FORWARDED]);
-    }
-    if let Some(address) = forwarding.peer
-        && let Some(value) = appended(headers, &address.to_string())
+    if let Some(peer) = &forwarding.peer
+        && let Some(value) = if forwarding.trusted { appended(headers, peer) } else { Some(peer.clone()) }
     {
         headers.insert(X_FORWARDED_FOR, value);
     }
-    if !headers.contains_key(X_FORWARDED_PROTO) {
+    if !(forwarding.trusted && headers.contains_key(X_FORWARDED_PROTO)) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if forwarding.tls { "https" } else { "http" }));
     }
-    if !headers.contains_key(X_FORWARDED_HOST)
-        && let Some(host) = &forwarding.host
+    if let Some(host) = &forwarding.host
+        && !(forwarding.trusted && headers.contains_key(X_FORWARDED_HOST))
     {
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
 }
 
 /// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
-fn appended(headers: &HeaderMap, address: &str) -> Option<HeaderValue> {
+fn appended(headers: &HeaderMap, peer: &HeaderValue) -> Option<HeaderValue> {
+    if !headers.contains_key(X_FORWARDED_FOR) {
+        return Some(peer.clone());
+    }
     let mut all = Vec::with_capacity(64);
     for line in headers.get_all(X_FORWARDED_FOR) {
         all.extend_from_slice(line.as_bytes());
         all.extend_from_slice(b", ");
     }
-    all.extend_from_slice(address.as_bytes());
+    all.extend_from_slice(peer.as_bytes());
     HeaderValue::from_bytes(&all).ok()
+}
+
+/// The value of `Content-Length`: the client's own where it says the same.
+pub(super) fn content_length(asked: &HeaderMap, length: u64) -> HeaderValue {
+    let same = |value: &&HeaderValue| match value.as_bytes() {
+        // One spelling only: no sign, no zeros before it.
+        digits @ [b'1'..=b'9', ..] => {
+            let number = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add(u64::from(digit.checked_sub(b'0')?));
+            digits.iter().all(u8::is_ascii_digit) && digits.iter().try_fold(0, number) == Some(length)
+        }
+        digits => digits == b"0" && length == 0,
+    };
+    asked.get(header::CONTENT_LENGTH).filter(same).cloned().unwrap_or_else(|| length.into())
 }
 
 /// Turns a replica's headers into those the client gets: repeated ones stay, in order.

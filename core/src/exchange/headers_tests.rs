@@ -18,17 +18,15 @@ fn all(headers: &HeaderMap, name: &str) -> Vec<String> {
 
 fn forwarding(peer: Option<&str>, trusted: bool) -> Forwarding {
     Forwarding {
-        peer: peer.map(|text| text.parse().unwrap()),
+        peer: peer.map(|text| HeaderValue::from_str(text).unwrap()),
         trusted,
         tls: false,
         host: Some(HeaderValue::from_static("models.example.com")),
     }
 }
 
-fn outbound(lines: &[(&'static str, &[u8])], forwarding: &Forwarding) -> HeaderMap {
-    let mut headers = map(lines);
-    prepare_outbound(&mut headers, forwarding, &HeaderValue::from_static("req-1"), false);
-    headers
+fn sent(lines: &[(&'static str, &[u8])], forwarding: &Forwarding) -> HeaderMap {
+    outbound(&map(lines), forwarding, &HeaderValue::from_static("req-1"), false)
 }
 
 fn trail() -> Trail {
@@ -66,7 +64,7 @@ fn s7_what_belongs_to_the_connection_stays_behind() {
         assert_eq!(all(headers, "x-kept"), ["1", "2"]);
         assert_eq!(all(headers, "content-type"), ["application/json"]);
     };
-    gone(&outbound(&lines, &forwarding(Some("192.0.2.1"), false)));
+    gone(&sent(&lines, &forwarding(Some("192.0.2.1"), false)));
     let mut back = map(&lines);
     inbound(&mut back, &trail(), &backend());
     gone(&back);
@@ -99,15 +97,29 @@ fn credentials_host_and_length_do_not_go_on() {
         ("content-length", b"2"),
         ("expect", b"100-continue"),
     ];
-    let headers = outbound(&lines, &forwarding(Some("192.0.2.1"), false));
+    let headers = sent(&lines, &forwarding(Some("192.0.2.1"), false));
     for (name, _) in lines {
         assert!(!headers.contains_key(name), "{name}");
     }
     assert_eq!(all(&headers, "x-forwarded-host"), ["models.example.com"]);
 
-    let mut kept = map(&lines);
-    prepare_outbound(&mut kept, &forwarding(None, false), &HeaderValue::from_static("r"), true);
+    let kept = outbound(&map(&lines), &forwarding(None, false), &HeaderValue::from_static("r"), true);
     assert_eq!(all(&kept, "authorization"), ["Bearer k"]);
+}
+
+#[test]
+fn a_length_is_said_in_one_way_only() {
+    for said in ["12", "012", "+12", "12 ", "1_2", "", "99999999999999999999999", "13"] {
+        let asked = map(&[("content-length", said.as_bytes())]);
+        let value = content_length(&asked, 12);
+        assert_eq!(value, "12", "{said}");
+        // The client's own is shared, not copied.
+        let shared =
+            asked.get("content-length").is_some_and(|own| own.as_bytes().as_ptr() == value.as_bytes().as_ptr());
+        assert_eq!(shared, said == "12", "{said}");
+    }
+    assert_eq!(content_length(&map(&[("content-length", b"0")]), 0), "0");
+    assert_eq!(content_length(&map(&[]), 7), "7");
 }
 
 #[test]
@@ -119,33 +131,33 @@ fn forwarding_headers_are_appended_only_behind_a_trusted_proxy() {
         ("x-forwarded-host", b"outer.example.com"),
         ("forwarded", b"for=1.1.1.1"),
     ];
-    let headers = outbound(&lines, &forwarding(Some("10.0.0.1"), true));
+    let headers = sent(&lines, &forwarding(Some("10.0.0.1"), true));
     assert_eq!(all(&headers, "x-forwarded-for"), ["203.0.113.9, 10.0.0.2, 10.0.0.1"]);
     assert_eq!(all(&headers, "x-forwarded-proto"), ["https"]);
     assert_eq!(all(&headers, "x-forwarded-host"), ["outer.example.com"]);
 
-    let headers = outbound(&lines, &forwarding(Some("2001:db8::9"), false));
+    let headers = sent(&lines, &forwarding(Some("2001:db8::9"), false));
     assert_eq!(all(&headers, "x-forwarded-for"), ["2001:db8::9"]);
     assert_eq!(all(&headers, "x-forwarded-proto"), ["http"]);
     assert_eq!(all(&headers, "x-forwarded-host"), ["models.example.com"]);
     assert!(!headers.contains_key("forwarded"));
 
-    assert_eq!(all(&outbound(&lines, &forwarding(None, true)), "x-forwarded-for"), ["203.0.113.9", "10.0.0.2"]);
-    assert!(!outbound(&lines, &forwarding(None, false)).contains_key("x-forwarded-for"));
+    assert_eq!(all(&sent(&lines, &forwarding(None, true)), "x-forwarded-for"), ["203.0.113.9", "10.0.0.2"]);
+    assert!(!sent(&lines, &forwarding(None, false)).contains_key("x-forwarded-for"));
 }
 
 #[test]
 fn w4_bytes_beyond_ascii_pass_as_they_are() {
     let lines: [(&str, &[u8]); 4] =
         [("x-title", b"caf\xc3\xa9"), ("x-title", b"caf\xe9"), ("connection", b"\xe9, x-gone"), ("x-gone", b"\xe9")];
-    let headers = outbound(&lines, &forwarding(Some("192.0.2.1"), true));
+    let headers = sent(&lines, &forwarding(Some("192.0.2.1"), true));
     let titles: Vec<&[u8]> = headers.get_all("x-title").iter().map(HeaderValue::as_bytes).collect();
     assert_eq!(titles, [&b"caf\xc3\xa9"[..], b"caf\xe9"]);
     assert!(!headers.contains_key("x-gone"));
     let mut back = map(&lines);
     inbound(&mut back, &trail(), &backend());
     assert_eq!(back.get_all("x-title").iter().count(), 2);
-    let odd = outbound(&[("x-forwarded-for", b"caf\xe9")], &forwarding(Some("10.0.0.1"), true));
+    let odd = sent(&[("x-forwarded-for", b"caf\xe9")], &forwarding(Some("10.0.0.1"), true));
     assert_eq!(odd.get("x-forwarded-for").unwrap().as_bytes(), b"caf\xe9, 10.0.0.1");
 }
 

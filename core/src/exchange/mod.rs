@@ -64,6 +64,7 @@ mod queued;
 mod quoted;
 mod rendezvous;
 mod rules;
+mod scan;
 pub mod selection;
 mod shown;
 mod states;
@@ -80,6 +81,7 @@ mod waiting;
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 mod whole_tests;
+mod window;
 
 pub use admitted::Admitted;
 pub use answer::Answer;

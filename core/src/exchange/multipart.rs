@@ -4,7 +4,7 @@
 //! could pass the gate under one model and be served under another.
 
 use core::ops::Range;
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use super::denial::{Code, Denial};
 use super::peek::{Peek, Spelling, invalid_model};
@@ -32,7 +32,7 @@ pub fn boundary(content_type: &[u8]) -> Result<Option<String>, Denial> {
 ///
 /// # Errors
 /// 400 `missing_model`, `invalid_model`, or `invalid_request` for a body that is cut off or has two such parts.
-pub fn peek(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
+pub fn peek<'a>(body: &'a [u8], boundary: &str) -> Result<Peek<'a>, Denial> {
     let peek = peek_or_fill(body, boundary)?;
     if peek.spelling == Spelling::Part {
         return Err(Denial::new(Code::MissingModel, "The form has no `model` part. Name the model to use."));
@@ -47,7 +47,7 @@ pub fn peek(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
 ///
 /// # Errors
 /// 400 `invalid_model` (a `model` that is no text), or `invalid_request` for a body that is cut off or has two such parts.
-pub fn peek_or_fill(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
+pub fn peek_or_fill<'a>(body: &'a [u8], boundary: &str) -> Result<Peek<'a>, Denial> {
     let mut found: Option<Range<usize>> = None;
     for part in Parts::of(body, boundary)? {
         let part = part?;
@@ -73,10 +73,10 @@ pub fn peek_or_fill(body: &[u8], boundary: &str) -> Result<Peek, Denial> {
             let delimiter = [b"\r\n", opening.as_slice()].concat();
             find(body, 0, &delimiter).ok_or_else(|| bad("its boundary does not appear in it"))? + 2
         };
-        return Ok(Peek { model: Arc::default(), span: start..start, spelling: Spelling::Part, stream: false });
+        return Ok(Peek { model: Cow::Borrowed(""), span: start..start, spelling: Spelling::Part, stream: false });
     };
     let model = body.get(span.clone()).and_then(|bytes| core::str::from_utf8(bytes).ok()).ok_or_else(invalid_model)?;
-    Ok(Peek { model: Arc::from(model), span, spelling: Spelling::Plain, stream: false })
+    Ok(Peek { model: Cow::Borrowed(model), span, spelling: Spelling::Plain, stream: false })
 }
 
 /// A part that names the model.

@@ -7,12 +7,12 @@ use http::uri::PathAndQuery;
 
 use super::admitted::{Admitted, Streamed};
 use super::gemini;
-use super::headers::{X_API_KEY, X_GOOG_API_KEY};
+use super::headers::{self, X_API_KEY, X_GOOG_API_KEY};
 use super::multipart;
 use super::peek::Spelling;
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
-use crate::desired::{Backend, BackendKind};
+use crate::desired::{Backend, BackendKind, Target};
 
 /// A body in up to three frames, none of them copied: before the model's name, the new name, and after it.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,20 +61,27 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
 }
 
 /// The whole request, with an absolute URI; `None` when the backend's address makes none.
-pub(super) fn build(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Request<Payload>> {
+pub(super) fn build(
+    admitted: &Admitted,
+    backend: &Backend,
+    target: &Target,
+    rules: &ExchangeRules,
+) -> Option<Request<Payload>> {
     let parts = &admitted.passage.parts;
     let new_name = replacement(admitted, backend, rules);
-    let (uri, host) = backend.uri_of(&path_for(admitted, new_name)?)?;
+    let uri = backend.uri_at(target, &path_for(admitted, new_name)?)?;
     let payload = payload(admitted, new_name);
 
-    let mut headers = parts.headers.clone();
-    headers.insert(HOST, host);
-    match admitted.streamed {
-        Some(Streamed { length: Some(length) }) => drop(headers.insert(CONTENT_LENGTH, length.into())),
-        // It goes in chunks, which is for the shell to say.
-        Some(Streamed { length: None }) => {}
-        None if payload.is_empty() && parts.method.is_safe() => {}
-        None => drop(headers.insert(CONTENT_LENGTH, payload.len().into())),
+    let mut headers = admitted.passage.outbound(rules);
+    headers.insert(HOST, target.host());
+    let length = match admitted.streamed {
+        Some(Streamed { length }) => length,
+        None if payload.is_empty() && parts.method.is_safe() => None,
+        None => u64::try_from(payload.len()).ok(),
+    };
+    // Without one it goes in chunks, which is for the shell to say.
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, headers::content_length(&parts.headers, length));
     }
     // What opens one circuit is no business of whatever stands in for it.
     if admitted.passage.trail.fallback.is_some() {
@@ -96,12 +103,7 @@ fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &Exchang
         RewriteModel::Auto => backend.own_name(&admitted.model),
         RewriteModel::Never => None,
     };
-    let asked = match (&admitted.place, &admitted.passage.destination) {
-        (Some(place), _) => Some(&*place.model),
-        (None, Destination::PathModel { model, .. }) => Some(model.as_str()),
-        (None, _) => None,
-    };
-    let served = || asked.is_some_and(|asked| *asked != *admitted.model).then_some(&admitted.model);
+    let served = || admitted.asked.as_ref().is_some_and(|asked| *asked != admitted.model).then_some(&admitted.model);
     own.or_else(served).map(|name| &**name)
 }
 

@@ -16,7 +16,11 @@ fn built(
     let mut backend = (*pool.candidates().next().unwrap().backend).clone();
     backend.served_names = served.iter().map(|name| Arc::from(*name)).collect();
     change(&mut backend);
-    build(&admitted, &backend, &world.rules).unwrap()
+    built_for(&admitted, &backend, &world.rules).unwrap()
+}
+
+fn built_for(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Request<Payload>> {
+    build(admitted, backend, &backend.target()?, rules)
 }
 
 fn text(request: Request<Payload>) -> String {
@@ -49,10 +53,10 @@ fn an_untouched_body_is_not_copied() {
     let body = Bytes::from_static(b"{\"model\":\"m1\",\"x\":1}");
     let admitted = world.pass(chat("all")).unwrap().route(body.clone(), world.node()).unwrap();
     let mut backend = (*world.view.model("m1").unwrap().candidates().next().unwrap().backend).clone();
-    let whole = build(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
+    let whole = built_for(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
     assert_eq!(whole[0].as_ptr(), body.as_ptr());
     backend.served_names = Arc::from([Arc::from("s")]);
-    let [before, name, after] = build(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
+    let [before, name, after] = built_for(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
     assert_eq!((before.as_ptr(), after.as_ptr()), (body.as_ptr(), body[13..].as_ptr()));
     assert_eq!(&name[..], b"\"s\"");
 }
@@ -75,7 +79,7 @@ fn the_name_in_a_gemini_path_is_rewritten() {
         let mut backend = (**world.view.backend("gemini").unwrap()).clone();
         backend.base_path = Arc::from("");
         backend.served_names = served.iter().map(|name| Arc::from(*name)).collect();
-        build(&admitted, &backend, &world.rules).unwrap()
+        built_for(&admitted, &backend, &world.rules).unwrap()
     };
     let same = asked(&mut world, &["gemini"]);
     assert_eq!(same.uri(), "https://gemini.example.com:443/v1beta/models/gemini:streamGenerateContent?alt=sse");
@@ -98,7 +102,7 @@ fn the_address_host_and_method_are_the_replicas() {
     let broken = world.admit(parts, "{\"model\":\"m1\"}").unwrap();
     let mut backend = (*world.view.model("m1").unwrap().candidates().next().unwrap().backend).clone();
     backend.host = Arc::from("no host");
-    assert!(build(&broken, &backend, &world.rules).is_none());
+    assert!(built_for(&broken, &backend, &world.rules).is_none());
 }
 
 #[test]

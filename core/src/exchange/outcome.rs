@@ -1,5 +1,6 @@
 //! The record of one exchange: what the access log line and the metrics are made of.
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub struct Trail {
     pub(super) model: Option<Arc<str>>,
     pub(super) known_model: bool,
     pub(super) backend: Option<Arc<str>>,
-    pub(super) attempts: Vec<AttemptRecord>,
+    pub(super) attempts: Attempts,
     /// The model of the chain that is tried instead of the one asked for.
     pub(super) fallback: Option<Arc<str>>,
     pub(super) credential_refused: bool,
@@ -59,7 +60,7 @@ impl Trail {
             model: None,
             known_model: false,
             backend: None,
-            attempts: Vec::new(),
+            attempts: Attempts::None,
             fallback: None,
             credential_refused: false,
             cors: None,
@@ -208,6 +209,58 @@ impl AttemptRecord {
     #[must_use]
     pub const fn begun(backend: Arc<str>, began: Moment) -> Self {
         Self { ended: ExchangeEnded { backend, began, end: AttemptEnd::Abandoned }, first_byte: None, told: false }
+    }
+}
+
+/// The attempts of a request: mostly one, which needs no place of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Attempts {
+    None,
+    One([AttemptRecord; 1]),
+    Many(Vec<AttemptRecord>),
+}
+
+impl Attempts {
+    pub(super) fn push(&mut self, next: AttemptRecord) {
+        *self = match core::mem::replace(self, Self::None) {
+            Self::None => Self::One([next]),
+            Self::One([first]) => Self::Many(vec![first, next]),
+            Self::Many(mut all) => {
+                all.push(next);
+                Self::Many(all)
+            }
+        };
+    }
+
+    /// Takes the last one back.
+    pub(super) fn pop(&mut self) {
+        match self {
+            Self::None => {}
+            Self::One(_) => *self = Self::None,
+            Self::Many(all) => drop(all.pop()),
+        }
+    }
+}
+
+impl Deref for Attempts {
+    type Target = [AttemptRecord];
+
+    fn deref(&self) -> &[AttemptRecord] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => one,
+            Self::Many(all) => all,
+        }
+    }
+}
+
+impl DerefMut for Attempts {
+    fn deref_mut(&mut self) -> &mut [AttemptRecord] {
+        match self {
+            Self::None => &mut [],
+            Self::One(one) => one,
+            Self::Many(all) => all,
+        }
     }
 }
 

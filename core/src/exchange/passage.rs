@@ -1,5 +1,6 @@
 //! What all states of one exchange carry.
 
+use http::HeaderMap;
 use http::request::Parts;
 use std::sync::Arc;
 
@@ -43,13 +44,14 @@ impl Passage {
         Answer::refusal(self.trail, denial)
     }
 
-    /// Turns the client's headers into those that any replica may see.
-    pub(super) fn prepare_outbound(&mut self, rules: &ExchangeRules) {
+    /// The headers for any replica.
+    pub(super) fn outbound(&self, rules: &ExchangeRules) -> HeaderMap {
         let Self { parts, trail, forwarding, .. } = self;
-        headers::prepare_outbound(&mut parts.headers, forwarding, &trail.request_id, rules.forward_credentials);
+        let mut headers = headers::outbound(&parts.headers, forwarding, &trail.request_id, rules.forward_credentials);
         if self.asks_upgrade() {
-            headers::ask_upgrade(&mut self.parts.headers);
+            headers::ask_upgrade(&mut headers);
         }
+        headers
     }
 
     /// Whether the request goes through as it is.

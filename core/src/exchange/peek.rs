@@ -1,23 +1,24 @@
 //! Finds `model` and `stream` in a JSON body without building the document (data-plane 3.1).
 //!
 //! The whole body is validated on the way. What two readers could understand differently is refused: a second top-level
-//! `model` or `stream`, in whatever spelling of the key.
+//! `model` or `stream`, in whatever spelling of the key. A pass of our own (`scan`) does it for nearly every body;
+//! serde_json decides what that does not accept.
 
 use core::fmt;
 use core::ops::Range;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::denial::{Code, Denial};
+use super::scan::{self, Members};
 use crate::defects::{Defect, has};
 
 /// What the gate and the rewrite need to know of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peek {
+pub struct Peek<'a> {
     /// The model asked for.
-    pub model: Arc<str>,
+    pub model: Cow<'a, str>,
     /// Where its value stands in the body, quotes included.
     pub span: Range<usize>,
     /// What a new name must look like in its place.
@@ -59,7 +60,7 @@ impl Spelling {
 ///
 /// # Errors
 /// 400 `invalid_json`, `missing_model` or `invalid_model` (data-plane 9).
-pub fn json(body: &[u8]) -> Result<Peek, Denial> {
+pub fn json(body: &[u8]) -> Result<Peek<'_>, Denial> {
     let peek = look(body)?;
     match peek {
         Found::Named(peek) => Ok(peek),
@@ -74,21 +75,29 @@ pub fn json(body: &[u8]) -> Result<Peek, Denial> {
 ///
 /// # Errors
 /// 400 `invalid_json` or `invalid_model` (a `model` that is no text).
-pub fn json_or_fill(body: &[u8]) -> Result<Peek, Denial> {
+pub fn json_or_fill(body: &[u8]) -> Result<Peek<'_>, Denial> {
     Ok(match look(body)? {
         Found::Named(peek) | Found::Blank(peek) | Found::Missing(peek) => peek,
     })
 }
 
 /// What stands in the place of the name.
-enum Found {
-    Named(Peek),
+enum Found<'a> {
+    Named(Peek<'a>),
     /// Null, or an empty text.
-    Blank(Peek),
-    Missing(Peek),
+    Blank(Peek<'a>),
+    Missing(Peek<'a>),
 }
 
-fn look(body: &[u8]) -> Result<Found, Denial> {
+fn look(body: &[u8]) -> Result<Found<'_>, Denial> {
+    match scan::members(body).filter(|found| found.ascii || core::str::from_utf8(body).is_ok()) {
+        Some(found) => named(body, found),
+        None => named(body, slowly(body)?),
+    }
+}
+
+/// Where the two members of a valid body stand, by serde_json: for what [`scan::members`] does not accept.
+fn slowly(body: &[u8]) -> Result<Members, Denial> {
     let text = core::str::from_utf8(body).map_err(|_| invalid("it is not valid UTF-8"))?;
     if text.starts_with('\u{feff}') {
         return Err(invalid("it starts with a byte order mark; send plain UTF-8"));
@@ -99,25 +108,35 @@ fn look(body: &[u8]) -> Result<Found, Denial> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let found = reader.deserialize_map(TopLevel).map_err(|error| fault(&error))?;
     reader.end().map_err(|error| fault(&error))?;
-
-    let stream = found.stream.is_some_and(|raw| raw.get() == "true");
-    let Some(raw) = found.model else {
-        let start = text.find('{').map_or(0, |at| at + 1);
-        let only = text.get(start..).is_some_and(|rest| rest.trim_ascii_start().starts_with('}'));
-        let spelling = if only { Spelling::OnlyMember } else { Spelling::Member };
-        return Ok(Found::Missing(Peek { model: Arc::default(), span: start..start, spelling, stream }));
+    let place = |raw: &RawValue| {
+        // It borrows from `text`, so the difference of the addresses is its place.
+        let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        start..start.saturating_add(raw.get().len())
     };
-    let model = match raw.get() {
-        "null" => Text(Cow::Borrowed("")),
-        quoted if quoted.starts_with('"') => {
-            serde_json::from_str::<Text<'_>>(quoted).map_err(|_| invalid("`model` holds a broken escape"))?
+    Ok(Members { model: found.model.map(place), stream: found.stream.map(place), ascii: text.is_ascii() })
+}
+
+/// Reads the two members of a valid body.
+fn named(body: &[u8], found: Members) -> Result<Found<'_>, Denial> {
+    let stream = found.stream.is_some_and(|place| body.get(place) == Some(b"true"));
+    let Some(span) = found.model else {
+        let start = body.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
+        let only = body.get(start..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b"}"));
+        let spelling = if only { Spelling::OnlyMember } else { Spelling::Member };
+        return Ok(Found::Missing(Peek { model: Cow::Borrowed(""), span: start..start, spelling, stream }));
+    };
+    let model = match body.get(span.clone()).unwrap_or_default() {
+        b"null" => Cow::Borrowed(""),
+        [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
+            Cow::Borrowed(core::str::from_utf8(text).map_err(|_| invalid("it is not valid UTF-8"))?)
+        }
+        quoted @ [b'"', ..] => {
+            let text = serde_json::from_slice::<Text<'_>>(quoted);
+            text.map_err(|_| invalid("`model` holds a broken escape"))?.0
         }
         _ => return Err(invalid_model()),
     };
-    // `raw` borrows from `text`, so the difference of the addresses is its place.
-    let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-    let span = start..start.saturating_add(raw.get().len());
-    let peek = Peek { model: Arc::from(&*model.0), span, spelling: Spelling::Json, stream };
+    let peek = Peek { model, span, spelling: Spelling::Json, stream };
     Ok(if peek.model.is_empty() { Found::Blank(peek) } else { Found::Named(peek) })
 }
 
@@ -141,7 +160,7 @@ fn fault(error: &serde_json::Error) -> Denial {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct Members<'a> {
+struct RawMembers<'a> {
     model: Option<&'a RawValue>,
     stream: Option<&'a RawValue>,
 }
@@ -158,14 +177,14 @@ enum Key {
 struct TopLevel;
 
 impl<'de> Visitor<'de> for TopLevel {
-    type Value = Members<'de>;
+    type Value = RawMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = Members { model: None, stream: None };
+        let mut found = RawMembers { model: None, stream: None };
         while let Some(key) = map.next_key()? {
             let (place, name) = match key {
                 Key::Model => (&mut found.model, "model"),

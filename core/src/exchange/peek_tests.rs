@@ -6,7 +6,7 @@ fn code(body: impl AsRef<[u8]>) -> Code {
     json(body.as_ref()).unwrap_err().code
 }
 
-fn found(body: &str) -> Peek {
+fn found(body: &str) -> Peek<'_> {
     json(body.as_bytes()).unwrap()
 }
 
@@ -171,4 +171,135 @@ proptest! {
             }
         }
     }
+
+    /// The pass of our own and serde_json come to the same, whatever document is made of these pieces and then broken.
+    #[test]
+    fn both_walks_agree(doc in value(), pretty in any::<bool>(), breaks in prop::collection::vec(a_break(), 0..4)) {
+        let body = if pretty { serde_json::to_string_pretty(&doc).unwrap() } else { doc.to_string() };
+        let mut body = body.into_bytes();
+        agree(&body, true)?;
+        for (at, piece, cut) in breaks {
+            let at = at.index(body.len() + 1);
+            let end = body.len().min(at + cut);
+            body.splice(at..end, piece.iter().copied());
+            agree(&body, false)?;
+        }
+    }
+
+    #[test]
+    fn both_walks_agree_on_anything(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40), object in any::<bool>()) {
+        let body = pieces.concat();
+        agree(&if object { [b"{\"model\":\"m\",\"a\":", &*body, b"}"].concat() } else { body }, false)?;
+    }
+
+    #[test]
+    fn both_walks_agree_on_bytes(body in prop::collection::vec(any::<u8>(), 0..64)) {
+        agree(&[b"{\"a\":\"", &*body, b"\",\"model\":\"m\"}"].concat(), false)?;
+        agree(&body, false)?;
+    }
+}
+
+/// What JSON is made of, and what it must not hold.
+const PIECES: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"\\",
+    b"\\\"",
+    b"\\u",
+    b"\\u00e9",
+    b"\\ud800",
+    b"\\udc00",
+    b"\\x",
+    b"\\n",
+    b"\\/",
+    b"0",
+    b"1",
+    b"-",
+    b"+",
+    b".",
+    b"e",
+    b"E9",
+    b"-0",
+    b"0.5",
+    b"1e-7",
+    b"12",
+    b"true",
+    b"false",
+    b"null",
+    b"nul",
+    b" ",
+    b"\n",
+    b"\t",
+    b"\r",
+    b"\x0b",
+    b"\x00",
+    b"\x1f",
+    b"\x7f",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"\"model\"",
+    b"\"stream\"",
+    b"\"mod\\u0065l\"",
+    b"\"a\"",
+    b"\"a\":",
+    b"\"model\":",
+    b"\"stream\":",
+    b"\"sixteen and more of plain text\"",
+    b"abc",
+];
+
+/// Where, what comes there, and how many bytes go for it.
+fn a_break() -> impl Strategy<Value = (prop::sample::Index, &'static [u8], usize)> {
+    (any::<prop::sample::Index>(), prop::sample::select(PIECES), 0..3_usize)
+}
+
+/// `plain`: no document that leaves a doubt to serde_json.
+fn agree(body: &[u8], plain: bool) -> Result<(), TestCaseError> {
+    let (ours, theirs) = (scan::members(body), slowly(body));
+    match (ours, theirs) {
+        (Some(ours), Ok(theirs)) => {
+            prop_assert_eq!((&ours.model, &ours.stream), (&theirs.model, &theirs.stream));
+            // No too often, never yes.
+            prop_assert!(theirs.ascii || !ours.ascii);
+        }
+        (Some(ours), Err(denial)) => {
+            prop_assert!(core::str::from_utf8(body).is_err() && !ours.ascii, "{}", denial.message);
+        }
+        (None, Ok(theirs)) => {
+            let escapes = body.contains(&b'\\');
+            prop_assert!(!plain || escapes, "{theirs:?} in {:?}", String::from_utf8_lossy(body));
+            prop_assert!(escapes, "what is rare has an escape: {:?}", String::from_utf8_lossy(body));
+        }
+        (None, Err(_)) => {}
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_rare_is_left_to_serde_json_and_nothing_else() {
+    let deep = |levels: usize| format!("{{\"model\":\"m\",\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+    for (body, ours) in [
+        (deep(64), true),
+        (deep(65), false),
+        (deep(63).replace("[]", "[{}]"), true),
+        ("{\"mod\\u0065l\":\"m\"}".to_owned(), false),
+        ("{\"a\\n\":1,\"model\":\"m\"}".to_owned(), false),
+        ("{\"a\":{\"b\\n\":\"\\ud800\"},\"model\":\"\\u006d\"}".to_owned(), true),
+        (
+            " \r\n\t{ \"a\" : [ ] , \"b\" : { } , \"model\" : \"m\" , \"c\" : [ { } , [ 1 , -0.5E+9 ] ] } \n"
+                .to_owned(),
+            true,
+        ),
+    ] {
+        assert_eq!(scan::members(body.as_bytes()).is_some(), ours, "{body}");
+        assert_eq!(&*found(&body).model, "m", "{body}");
+    }
+    assert!(scan::members(b"{}").is_some() && scan::members(b"{\"a\":1,\"a\":2}").is_some());
 }

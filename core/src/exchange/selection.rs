@@ -11,7 +11,7 @@ use super::queue::{Place, WaitQueue};
 use super::surface::Surface;
 use super::tree::{Arm, Tree};
 pub use crate::config::routing::Strategy;
-use crate::desired::{Backend, BackendKind};
+use crate::desired::{Backend, BackendKind, Target};
 use crate::serving::{EndpointShare, ModelPool, PoolKey, RoutingWeights, ServingView};
 use crate::time::Moment;
 
@@ -78,11 +78,28 @@ impl Ask<'_> {
     }
 }
 
+/// A replica for a request.
+#[derive(Debug)]
+pub struct Pick {
+    /// The replica.
+    pub backend: Arc<Backend>,
+    /// The request's place there.
+    pub ticket: Ticket,
+    /// The replica's address; `None`: what it is told to be is none.
+    pub target: Option<Arc<Target>>,
+}
+
+impl Pick {
+    fn of(arm: &Arm) -> Self {
+        Self { backend: arm.backend.clone(), ticket: Ticket::take(&arm.load), target: arm.target() }
+    }
+}
+
 /// What a pick comes to.
 #[derive(Debug)]
 pub enum Choice {
-    /// This one; the ticket is the request's place there.
-    Picked(Arc<Backend>, Ticket),
+    /// This one.
+    Picked(Pick),
     /// There are candidates, and all of them are at `routing.max_in_flight`.
     Full,
     /// There are replicas, and none speaks the surface.
@@ -119,7 +136,7 @@ impl Selection {
         let tried: Vec<AttemptRecord> =
             tried.iter().map(|name| AttemptRecord::begun(name.clone(), Moment::START)).collect();
         match self.choose(pool, &Ask { tried: &tried, ..Ask::default() }) {
-            Choice::Picked(backend, _) => Some(backend),
+            Choice::Picked(pick) => Some(pick.backend),
             Choice::Full | Choice::NotSpoken | Choice::Nothing => None,
         }
     }
@@ -128,7 +145,7 @@ impl Selection {
     pub fn choose(&mut self, pool: &ModelPool, ask: &Ask<'_>) -> Choice {
         let draw = self.draw_of(pool);
         if let Some(arm) = draw.pick(ask) {
-            return Choice::Picked(arm.backend.clone(), Ticket::take(&arm.load));
+            return Choice::Picked(Pick::of(arm));
         }
         if draw.tree.any(&|arm| ask.new_here(arm)) {
             Choice::Full
@@ -140,9 +157,8 @@ impl Selection {
     }
 
     /// The replica of this name once more, whatever the strategy and the bounds say. `None`: the pool has it no longer.
-    pub(super) fn again(&mut self, pool: &ModelPool, name: &str) -> Option<(Arc<Backend>, Ticket)> {
-        let arm = self.draw_of(pool).tree.arm(name)?;
-        Some((arm.backend.clone(), Ticket::take(&arm.load)))
+    pub(super) fn again(&mut self, pool: &ModelPool, name: &str) -> Option<Pick> {
+        self.draw_of(pool).tree.arm(name).map(Pick::of)
     }
 
     /// The replica that [`Self::choose`] would pick next, with nothing picked.

@@ -54,7 +54,7 @@ fn pool(endpoints: &Endpoints) -> ModelPool {
 
 fn name(choice: &Choice) -> Option<&str> {
     match choice {
-        Choice::Picked(backend, _) => Some(&backend.name),
+        Choice::Picked(pick) => Some(&pick.backend.name),
         _ => None,
     }
 }

@@ -137,7 +137,7 @@ impl World {
 
     pub(crate) fn pass(&mut self, request: Parts) -> Result<Gated, Box<Answer>> {
         let node = node!(self);
-        let gate = Gate::open(request, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
+        let gate = Gate::open(request, Connection::new(self.peer, false), node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         gate.pass(ledger, node)
     }

@@ -1,12 +1,12 @@
 //! A pool as the draws see it: endpoints, groups, replicas, each level with its parts (worker-protocol 6.1).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::draw::Draw;
 use super::load::{Load, Loads};
 use super::rendezvous::{Score, score};
-use crate::desired::Backend;
+use crate::desired::{Backend, Target};
 use crate::serving::{EndpointKey, EndpointPool, GroupKey, GroupPool, ModelPool, RoutingWeights};
 use crate::trie::Spread as _;
 
@@ -17,6 +17,15 @@ pub(super) struct Arm {
     pub(super) load: Arc<Load>,
     /// Its name as a number, the same on every node.
     point: u64,
+    /// Its address, read when it is first picked.
+    target: OnceLock<Option<Arc<Target>>>,
+}
+
+impl Arm {
+    /// Its address; `None`: what it is told to be is none.
+    pub(super) fn target(&self) -> Option<Arc<Target>> {
+        self.target.get_or_init(|| self.backend.target().map(Arc::new)).clone()
+    }
 }
 
 /// What a pick may end at.
@@ -206,6 +215,7 @@ impl ReplicaDraw {
         let arm = |(backend, _): (Arc<Backend>, f64)| Arm {
             load: loads.of(&backend.name),
             point: backend.name.spread(),
+            target: OnceLock::new(),
             backend,
         };
         let arms = weighed.into_iter().map(arm).collect();

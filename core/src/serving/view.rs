@@ -127,6 +127,14 @@ impl ServingView {
         self.names.get(name).is_some() || self.statics.models.contains_key(name) || self.registry.serves(name)
     }
 
+    /// The name of a model as it is held here, whatever kind of worker this is: to share it instead of copying it.
+    pub(crate) fn held_name(&self, name: &str) -> Option<&Arc<str>> {
+        let published = self.names.entry(name).map(|(held, _)| held);
+        let of_circuits = || self.registry.models.entry(name).map(|(held, _)| held);
+        let of_statics = || self.statics.models.get_key_value(name).map(|(held, _)| held);
+        published.or_else(of_circuits).or_else(of_statics)
+    }
+
     /// A backend by name, made by reconcile or configured.
     #[must_use]
     pub fn backend(&self, name: &str) -> Option<&Arc<Backend>> {

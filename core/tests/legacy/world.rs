@@ -223,7 +223,7 @@ impl World {
     /// Whatever replicas say of the request in turn, until it is answered here, taken, or out of candidates.
     pub(crate) fn admit(&mut self, parts: Parts, body: &str) -> Result<Choosing, Box<Answer>> {
         let node = node!(self);
-        let gate = Gate::open(parts, Connection { peer: self.peer, tls: false }, node, &mut self.draws)?;
+        let gate = Gate::open(parts, Connection::new(self.peer, false), node, &mut self.draws)?;
         let ledger = gate.ledger_key().is_some().then_some(&mut self.ledger);
         let gated = gate.pass(ledger, node)?;
         let admitted = gated.route(Bytes::copy_from_slice(body.as_bytes()), node)?;

@@ -1,5 +1,7 @@
 //! What comes from clients and replicas: a request's head, a body's model, a stream's bytes.
 
+use core::fmt;
+
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::exchange::{
     Admitted, Answer, Attempt, Chosen, Committed, EndOfBody, Gate, Head, Payload, RetryBudget, multipart, peek,
@@ -8,6 +10,8 @@ use appproxy_core::seed::{Draws, Seed};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::world::{KEY, OPERATOR, WORLD, connection};
 
@@ -116,10 +120,49 @@ fn cut<'a>(bytes: &'a [u8], mark: &[u8]) -> (&'a [u8], &'a [u8]) {
     }
 }
 
+/// Every top-level member, as serde_json reads them one after the other.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Members;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+/// What serde_json alone says of a body: its model and whether a stream is asked for.
+fn by_serde(bytes: &[u8]) -> Option<(String, bool)> {
+    let Members(members) = serde_json::from_slice(bytes).ok()?;
+    core::str::from_utf8(bytes).ok()?;
+    let only = |name: &str| {
+        let mut all = members.iter().filter(|(key, _)| key == name).map(|(_, value)| value.get());
+        let first = all.next();
+        all.next().is_none().then_some(first)
+    };
+    let model: String = serde_json::from_str(only("model")??).ok()?;
+    let stream = only("stream")? == Some("true");
+    (!model.is_empty()).then_some((model, stream))
+}
+
 /// The bytes as a JSON body; and, behind a first line with the boundary, as a form.
 pub fn model_peek(bytes: &[u8]) {
+    let ours = peek::json(bytes).ok().map(|found| (found.model.into_owned(), found.stream));
+    assert_eq!(ours, by_serde(bytes), "serde_json reads it otherwise");
     if let Ok(found) = peek::json(bytes) {
-        serde_json::from_slice::<&serde_json::value::RawValue>(bytes).expect("what is let through is JSON");
+        serde_json::from_slice::<&RawValue>(bytes).expect("what is let through is JSON");
         match serde_json::from_slice::<serde_json::Value>(bytes) {
             Ok(body) => {
                 assert_eq!(body["model"], *found.model, "another reader sees another model");
@@ -143,7 +186,7 @@ pub fn model_peek(bytes: &[u8]) {
 }
 
 /// With another name in its place the body asks for that model, and for the rest of what it did.
-fn renamed(body: &[u8], found: &peek::Peek, peek: impl Fn(&[u8]) -> peek::Peek) {
+fn renamed(body: &[u8], found: &peek::Peek<'_>, peek: impl Fn(&[u8]) -> peek::Peek<'_>) {
     let other = "a \"name\"\\한";
     let mut changed = body[..found.span.start].to_vec();
     changed.extend_from_slice(found.spelling.write(other).as_bytes());

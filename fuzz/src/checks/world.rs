@@ -95,7 +95,7 @@ pub(super) fn connection(choice: u8) -> Connection {
         2 => Peer::Ip("fd00::1".parse().expect("an address")),
         _ => Peer::Unix,
     };
-    Connection { peer, tls: choice & 4 == 4 }
+    Connection::new(peer, choice & 4 == 4)
 }
 
 pub(super) fn circuit_id(number: u8) -> String {

@@ -219,7 +219,7 @@ impl Call {
         let token = callers.token(self.shown);
         let stand = Stand { rules: &callers.rules, view: &node.view, control: &node.control, now, file_refused: false };
         let address = if self.inside { [10, 0, 0, 7] } else { [192, 0, 2, 7] };
-        let connection = Connection { peer: Peer::Ip(address.into()), tls: false };
+        let connection = Connection::new(Peer::Ip(address.into()), false);
         let body = Bytes::from(format!("{{\"model\": \"{}\"}}", self.model));
         let (selection, ledger) = (&mut node.selection, &mut node.ledger);
         let mut next = Gate::open(self.parts(token.as_deref()), connection, stand, &mut node.draws)

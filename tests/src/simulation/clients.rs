@@ -230,7 +230,7 @@ impl Request {
         now: appproxy_core::time::Now,
     ) -> (Verdict, Option<Arc<str>>) {
         let stand = Stand { rules, view: &node.view, control: &node.control, now, file_refused: false };
-        let connection = Connection { peer: Peer::Ip([127, 0, 0, 1].into()), tls: false };
+        let connection = Connection::new(Peer::Ip([127, 0, 0, 1].into()), false);
         let (selection, ledger) = (&mut node.selection, &mut node.ledger);
         let result = Gate::open(self.parts.clone(), connection, stand, &mut node.draws)
             .and_then(|gate| gate.pass(Some(ledger), stand))
