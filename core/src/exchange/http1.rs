@@ -81,6 +81,10 @@ impl HeadReader {
                 self.searched = bytes.len().saturating_sub(2);
                 return match bytes.len() > limits::REPLY_HEAD_BYTES {
                     true => Err(Malformed("its head is too long")),
+                    // What is something else may never have an end.
+                    false if !bytes.iter().zip(b"HTTP/1.").all(|(found, wanted)| found == wanted) => {
+                        Err(Malformed("it does not begin with HTTP/1"))
+                    }
                     false => Ok(None),
                 };
             };

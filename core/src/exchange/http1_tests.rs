@@ -110,6 +110,16 @@ fn interim_answers_are_passed_over_and_a_switch_is_not() {
 }
 
 #[test]
+fn what_is_something_else_is_refused_before_it_ends() {
+    for text in ["SSH-2.0-OpenSSH_9.6\r\n", "HTTP/2", "<", "http/1.1 200"] {
+        assert!(head(text).is_err(), "{text}");
+    }
+    for text in ["", "H", "HTTP/1", "HTTP/1.1 200 OK\r\na: b"] {
+        assert!(head(text).unwrap().is_none(), "{text}");
+    }
+}
+
+#[test]
 fn a_head_has_bounds() {
     let lines = |count: usize| "a: b\r\n".repeat(count);
     assert!(framed(&lines(limits::REPLY_HEAD_LINES)).is_ok());
