@@ -53,6 +53,9 @@ fn the_corpus_holds_good_input_too() {
     for (name, whole) in [("lengths", 3), ("chunks", 2), ("trailers", 2), ("extensions", 1), ("half_chunk", 1)] {
         assert_eq!(checks::requests(&read(&format!("request_framing/{name}"))), whole, "{name}");
     }
+    for name in ["length", "chunks", "until_close", "interim", "switch", "bare_lf", "sse"] {
+        assert!(checks::answered(&read(&format!("replica_answer/{name}"))), "{name}");
+    }
     #[cfg(feature = "appproxy-legacy")]
     for (name, good) in [("good", true), ("leeway", true), ("fraction", true), ("ended", false), ("no_end", false)] {
         assert_eq!(checks::good(&read(&format!("access_token/{name}"))), good, "{name}");

@@ -68,8 +68,9 @@ impl Alarms {
         for part in &self.parts {
             let mut part = lock(part);
             while let Some(first) = part.first_entry() {
-                if first.key().0 > now {
-                    next = Some(next.map_or(first.key().0, |next: Instant| next.min(first.key().0)));
+                let (at, _) = *first.key();
+                if at > now {
+                    next = Some(next.map_or(at, |next: Instant| next.min(at)));
                     break;
                 }
                 due.push(first.remove());

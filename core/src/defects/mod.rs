@@ -87,6 +87,8 @@ defects! {
     SecondModelPartIgnored = "second-model-part-ignored",
     /// Of two `model` fields the second one counts.
     DuplicatesTaken = "duplicates-taken",
+    /// A replica's answer with a length and a transfer coding is read by the coding.
+    TwoEndsTaken = "two-ends-taken",
     /// Headers that mean one connection go further.
     HopHeadersKept = "hop-headers-kept",
     /// Headers with bytes beyond ASCII are dropped.

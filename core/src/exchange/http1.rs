@@ -8,6 +8,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValu
 use http::{Method, Request, Response, StatusCode, Version};
 
 use super::chunked::Chunked;
+use crate::defects::{Defect, has};
 use crate::limits;
 
 /// What a replica sent that is no answer, and what an answer would have been.
@@ -171,11 +172,13 @@ impl Framed {
         let codings = headers.contains_key(TRANSFER_ENCODING);
         let body = match (bodiless, codings, length) {
             (true, ..) => Ends::After(0),
-            (_, true, Some(_)) => return Err(Malformed("it states both a length and a transfer coding")),
-            (_, true, None) if version == Version::HTTP_10 => {
+            (_, true, Some(_)) if !has(Defect::TwoEndsTaken) => {
+                return Err(Malformed("it states both a length and a transfer coding"));
+            }
+            (_, true, _) if version == Version::HTTP_10 => {
                 return Err(Malformed("HTTP/1.0 has no transfer codings"));
             }
-            (_, true, None) => {
+            (_, true, _) => {
                 let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
                 match (codings.next(), codings.next()) {
                     (Some(coding), None) if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => {

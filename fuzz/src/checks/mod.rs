@@ -8,6 +8,7 @@ mod coordinator;
 mod drive;
 mod exchange;
 mod framing;
+mod replies;
 mod wire;
 mod world;
 
@@ -17,6 +18,7 @@ pub use config::config;
 pub use control_plane::{control_plane, driven};
 pub use exchange::{model_peek, request_head, sent_to, stream_boundary};
 pub use framing::{request_framing, requests};
+pub use replies::{answered, replica_answer};
 pub use wire::{bus_envelope, circuits_body, snapshot_body};
 
 /// A check: bytes from outside.
@@ -33,6 +35,7 @@ pub const TARGETS: &[(&str, Check)] = &[
     #[cfg(feature = "appproxy-legacy")]
     ("host_name", host_name),
     ("model_peek", model_peek),
+    ("replica_answer", replica_answer),
     ("request_framing", request_framing),
     ("request_head", request_head),
     ("snapshot_body", snapshot_body),

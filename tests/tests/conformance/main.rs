@@ -159,6 +159,7 @@ macro_rules! every_scenario {
                 r2_a_refusal_of_our_own_credential_is_502_and_an_alarm = "verdicts-replaced",
                 r3_a_stand_in_is_treated_like_a_direct_call_and_named = "fallback-ignored",
                 r4_when_every_target_fails_the_client_gets_a_real_status = "no-retries",
+                s7_an_answer_that_may_end_at_two_places_is_none = "two-ends-taken",
             }
             revocation {
                 a_removed_circuit_stays_removed_although_the_coordinator_commits_later = "no-guard",

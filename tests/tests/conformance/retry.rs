@@ -69,6 +69,40 @@ pub(crate) fn r1_a_stale_pooled_connection_is_invisible_to_the_caller(shell: She
     assert_eq!(ask(&plain), "other");
 }
 
+/// Answers every request of every connection with `answer`.
+fn always_answers(listener: &TcpListener, answer: &'static str) {
+    while let Ok((mut stream, _)) = listener.accept() {
+        thread::spawn(move || {
+            let (mut seen, mut byte) = (Vec::new(), [0]);
+            while matches!(stream.read(&mut byte), Ok(1)) {
+                seen.extend(byte);
+                if seen.ends_with(b"\"m\"}") && stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+pub(crate) fn s7_an_answer_that_may_end_at_two_places_is_none(shell: Shell) {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{} ",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n{}",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || always_answers(&listener, answer));
+        let backend = format!("  - {{name: b, url: \"http://127.0.0.1:{port}\", models: [m]}}\n");
+        let plain = Plain::start_with(shell, &[("other", "n")], &backend, &alone("request: {max_retries: 0}\n"));
+        let refused = chat("m").send(plain.data()).unwrap();
+        assert_eq!(refused.status(), 502, "{answer}: {}", refused.text());
+        // Nothing of it is left on a connection that somebody else's request goes over.
+        assert_eq!(chat("m").send(plain.data()).unwrap().status(), 502);
+        assert_eq!(plain.served_by("n"), "other");
+    }
+}
+
 pub(crate) fn r2_a_callers_mistakes_never_count_against_a_replica(shell: Shell) {
     let more = [NO_PROBES, "passive: {failures: 2, ejection: 300s}\n"].concat();
     let own = "  - {name: own, url: \"http://127.0.0.1:9\", models: [own], api_key: sk-ours}\n";
