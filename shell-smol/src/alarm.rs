@@ -102,9 +102,9 @@ fn lock(part: &Part) -> MutexGuard<'_, BTreeMap<Key, Waker>> {
 pub(crate) fn start() -> std::io::Result<()> {
     let alarms = Alarms::get();
     let thread = thread::Builder::new().name("alarms".to_owned()).spawn(|| alarms.look_after())?.thread().clone();
+    drop(alarms.thread.set(thread.clone()));
     // Alarms may have been set before there was a thread to tell.
     thread.unpark();
-    drop(alarms.thread.set(thread));
     Ok(())
 }
 
