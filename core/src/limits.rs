@@ -85,6 +85,12 @@ pub const REPLY_HEAD_BYTES: usize = 256 * 1024;
 /// Header lines of a replica's answer. Beyond: the attempt failed.
 pub const REPLY_HEAD_LINES: usize = 100;
 
+/// Interim answers (100 to 199) before a replica's answer. Beyond: the attempt failed.
+pub const INTERIM_ANSWERS: usize = 100;
+
+/// Bytes between two pieces of a replica's chunked body: sizes, extensions, trailers. Beyond: the answer broke off.
+pub const BETWEEN_CHUNKS_BYTES: usize = 16 * 1024;
+
 /// Bytes of a request line that are kept until its head is whole, to shape and log a refusal. Beyond: cut.
 pub const LEAD_BYTES: usize = 128;
 

@@ -40,6 +40,11 @@ impl TcpStream {
         smol::net::TcpStream::connect(to).await.map(Self::from)
     }
 
+    /// Has the next read ask the system.
+    pub(crate) const fn look_again(&mut self) {
+        self.readable = true;
+    }
+
     pub(crate) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.io.get_ref().set_nodelay(nodelay)
     }

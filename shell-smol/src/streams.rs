@@ -16,11 +16,20 @@ pub(crate) use smol::net::unix::{UnixListener, UnixStream};
 pub(crate) use crate::alarm::HttpTimer;
 pub(crate) use crate::socket::{HttpIo, TcpListener, TcpStream, poll_fill};
 
+use crate::dial::Stream;
 use crate::pace::Paced;
 
 /// Its two directions.
 pub(crate) fn split<S: AsyncRead + AsyncWrite>(stream: S) -> (ReadHalf<S>, WriteHalf<S>) {
     stream.split()
+}
+
+/// Has the next read ask the system: the reactor may tell of something once more when it has been heard of already.
+pub(crate) fn look_again(stream: &mut Stream) {
+    match stream {
+        Either::Left(stream) => stream.look_again(),
+        Either::Right(stream) => stream.get_mut().0.look_again(),
+    }
 }
 
 /// Says that nothing more comes.

@@ -12,7 +12,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use crate::executor::within;
-use crate::streams::{AsyncWrite, Either, TcpStream, TlsConnector, TlsStream, poll_fill, resolve};
+use crate::streams::{AsyncWrite, Either, TcpStream, TlsConnector, TlsStream, look_again, poll_fill, resolve};
 
 /// A connection that says nothing for this long is asked whether the peer still is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -27,6 +27,11 @@ impl Io {
     /// Reads what there is room for in `to`, and 0 bytes at the end.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
         poll_fill(Pin::new(&mut self.0), cx, to)
+    }
+
+    /// Has the next read ask the system, whatever it said last.
+    pub(crate) fn look_again(&mut self) {
+        look_again(&mut self.0);
     }
 
     /// Sends some of `slices`.

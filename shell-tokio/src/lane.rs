@@ -28,6 +28,8 @@ const ROOM: usize = 4 * 1024;
 const MOST_ROOM: usize = 64 * 1024;
 /// Slices in one go.
 const SLICES: usize = 8;
+/// Reads in one go that come to nothing; beyond, others have their turn: limits of time, and whoever left.
+const READS: usize = 16;
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug)]
@@ -95,21 +97,18 @@ impl Open {
             let rest = head.get(*sent..).unwrap_or_default();
             // The head goes first: a body that comes from a client is not touched before it.
             let more = if *sent == 0 && body.is_streamed() { Poll::Ready(Ok(true)) } else { body.poll_more(cx) };
-            let over = match &more {
-                Poll::Ready(more) => more.as_ref().is_ok_and(|more| !more),
-                Poll::Pending => false,
-            };
+            // One that broke off ends here: the replica must never see what looks like its end.
+            let more = more.map_err(Broken::Body)?;
             let mut slices = [IoSlice::new(&[]); SLICES];
             let [first, others @ ..] = &mut slices;
             *first = IoSlice::new(rest);
             let count = body.slices(others);
             if rest.is_empty() && count == 0 {
                 ready!(io.poll_flush(cx)).map_err(Broken::Io)?;
-                if over {
+                if !ready!(more) {
                     *sending = None;
                     return Poll::Ready(Ok(()));
                 }
-                ready!(more).map_err(Broken::Body)?;
                 continue;
             }
             let slices = slices.get(usize::from(rest.is_empty())..=count).unwrap_or_default();
@@ -159,7 +158,7 @@ impl Open {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Response<()>, Framed), Broken>> {
         self.send_on(cx)?;
-        loop {
+        for _ in 0..READS {
             if let Some(head) = reader.take(&mut self.read, method).map_err(Broken::Malformed)? {
                 return Poll::Ready(Ok(head));
             }
@@ -167,6 +166,8 @@ impl Open {
                 return Poll::Ready(Err(Broken::Closed));
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -209,7 +210,11 @@ impl Lane {
 
     /// Whether it still is there, after a while in the pool.
     pub(crate) fn is_open(&mut self) -> bool {
-        !self.0.bell.is_rung() || self.settles()
+        if !self.0.bell.is_rung() {
+            return true;
+        }
+        self.0.io.look_again();
+        self.settles()
     }
 
     /// The connection itself once it has become something else, and what the replica has said already.
@@ -275,7 +280,7 @@ impl Body for Answering {
         let Self { framed, lane, .. } = &mut *self;
         let Some(Lane(open)) = lane else { return Poll::Ready(None) };
         open.send_on(cx)?;
-        loop {
+        for _ in 0..READS {
             if framed.is_over() {
                 return Poll::Ready(None);
             }
@@ -287,6 +292,8 @@ impl Body for Answering {
                 return Poll::Ready(Some(Err(Broken::Closed)));
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn is_end_stream(&self) -> bool {

@@ -15,12 +15,16 @@ pub(crate) use tokio_rustls::{TlsAcceptor, TlsConnector};
 pub(crate) use tokio_util::either::Either;
 pub(crate) use tokio_util::io::poll_read_buf as poll_fill;
 
+use crate::dial::Stream;
 use crate::pace::Paced;
 
 /// All addresses of a name.
 pub(crate) async fn resolve(name: (&str, u16)) -> io::Result<Vec<SocketAddr>> {
     tokio::net::lookup_host(name).await.map(Iterator::collect)
 }
+
+/// Has the next read ask the system: tokio's do whenever they were told of something.
+pub(crate) const fn look_again(_: &mut Stream) {}
 
 /// Says that nothing more comes.
 pub(crate) async fn close(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {

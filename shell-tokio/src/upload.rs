@@ -72,7 +72,8 @@ impl Upload {
     pub(crate) fn body(&self) -> Sent {
         let length = self.0.state().source.as_ref().and_then(|source| source.size_hint().exact());
         let (shared, here) = (self.0.clone(), VecDeque::new());
-        let streaming = Streaming { shared, length, chunked: false, running: None, waits: None, here, ended: false };
+        let streaming =
+            Streaming { shared, length, chunked: false, running: None, waits: None, here, ended: false, broken: false };
         Sent::Streamed(Box::new(streaming))
     }
 
@@ -99,6 +100,8 @@ pub(crate) struct Streaming {
     /// Here, and not sent yet.
     here: VecDeque<Bytes>,
     ended: bool,
+    /// Whoever broke may say next that it has ended.
+    broken: bool,
 }
 
 impl Streaming {
@@ -106,7 +109,10 @@ impl Streaming {
         if self.ended || self.here.len() >= PIECES {
             return Poll::Ready(Ok(!self.ended));
         }
-        let piece = ready!(self.poll(cx)).transpose()?;
+        if self.broken {
+            return Poll::Ready(Err(io::Error::other("the request's body broke off")));
+        }
+        let piece = ready!(self.poll(cx)).transpose().inspect_err(|_| self.broken = true)?;
         self.ended = piece.is_none();
         match (piece, self.chunked) {
             (Some(piece), false) => self.here.push_back(piece),

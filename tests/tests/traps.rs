@@ -157,6 +157,8 @@ const TRAPS: &[(&str, &str, &[&str])] = &[
         &[
             "s7_headers_that_mean_one_connection_stop_here_and_no_credential_goes_further",
             "s7_heads_that_two_readers_could_take_differently_are_refused",
+            "s7_what_two_readers_could_end_at_different_places_is_refused",
+            "s7_an_answer_that_may_end_at_two_places_is_none",
             "s7_what_belongs_to_the_connection_stays_behind",
             "s7_repeated_answer_headers_arrive_in_order",
         ],

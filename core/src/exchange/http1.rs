@@ -62,6 +62,7 @@ pub const LAST_CHUNK: Bytes = Bytes::from_static(b"0\r\n\r\n");
 pub struct HeadReader {
     /// Bytes in which no end was found.
     searched: usize,
+    interim: usize,
 }
 
 impl HeadReader {
@@ -93,6 +94,10 @@ impl HeadReader {
             let head = parse(bytes.split_to(end).freeze())?;
             let status = head.status();
             if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+                self.interim += 1;
+                if self.interim > limits::INTERIM_ANSWERS {
+                    return Err(Malformed("interim answers without end"));
+                }
                 continue;
             }
             let framed = Framed::of(&head, method)?;
@@ -150,6 +155,8 @@ fn parse(head: Bytes) -> Result<Response<()>, Malformed> {
 pub struct Framed {
     body: Ends,
     keeps: bool,
+    /// Bytes of no piece since the last one.
+    between: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +203,7 @@ impl Framed {
             _ => !said("close"),
         };
         let keeps = keeps && body != Ends::WithConnection && status != StatusCode::SWITCHING_PROTOCOLS;
-        Ok(Self { body, keeps })
+        Ok(Self { body, keeps, between: 0 })
     }
 
     /// Whether all of the body has been read.
@@ -225,7 +232,8 @@ impl Framed {
     /// # Errors
     /// [`Malformed`]: chunks that are none.
     pub fn take(&mut self, bytes: &mut BytesMut) -> Result<Option<Bytes>, Malformed> {
-        match &mut self.body {
+        let Self { body, between, .. } = self;
+        match body {
             Ends::WithConnection if bytes.is_empty() => Ok(None),
             Ends::WithConnection => Ok(Some(bytes.split().freeze())),
             Ends::After(left) => {
@@ -239,16 +247,18 @@ impl Framed {
                     let Some((taken, over)) = chunked.see(bytes) else {
                         return Err(Malformed("a chunk of its body is broken"));
                     };
-                    let piece = data.then(|| bytes.split_to(taken).freeze());
-                    if piece.is_none() {
-                        bytes.advance(taken);
+                    if data {
+                        *between = 0;
+                        return Ok(Some(bytes.split_to(taken).freeze()));
                     }
+                    bytes.advance(taken);
                     if over {
-                        self.body = Ends::After(0);
+                        *body = Ends::After(0);
                         return Ok(None);
                     }
-                    if piece.is_some() {
-                        return Ok(piece);
+                    *between += taken;
+                    if *between > limits::BETWEEN_CHUNKS_BYTES {
+                        return Err(Malformed("extensions or trailers without end"));
                     }
                 }
                 Ok(None)

@@ -120,6 +120,21 @@ fn what_is_something_else_is_refused_before_it_ends() {
 }
 
 #[test]
+fn nothing_goes_on_without_end() {
+    let interim = |count: usize| format!("{}HTTP/1.1 204 X\r\n\r\n", "HTTP/1.1 102 P\r\n\r\n".repeat(count));
+    assert!(head(&interim(limits::INTERIM_ANSWERS)).unwrap().is_some());
+    assert!(head(&interim(limits::INTERIM_ANSWERS + 1)).is_err());
+    let start = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let extended = |length: usize| format!("{start}1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length));
+    assert_eq!(body(&[extended(limits::BETWEEN_CHUNKS_BYTES - 10).as_bytes()]).unwrap().0, b"a");
+    assert!(body(&[extended(limits::BETWEEN_CHUNKS_BYTES).as_bytes()]).is_err());
+    assert!(body(&[format!("{start}0\r\n{}", "a: b\r\n".repeat(3_000)).as_bytes()]).is_err());
+    // Each chunk has its own.
+    let many = format!("{start}{}0\r\n\r\n", "1;xxxxxxxx\r\na\r\n".repeat(3_000));
+    assert_eq!(body(&[many.as_bytes()]).unwrap().0.len(), 3_000);
+}
+
+#[test]
 fn a_head_has_bounds() {
     let lines = |count: usize| "a: b\r\n".repeat(count);
     assert!(framed(&lines(limits::REPLY_HEAD_LINES)).is_ok());
