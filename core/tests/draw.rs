@@ -58,7 +58,12 @@ fn pool(endpoints: &[Endpoint], weights: RoutingWeights, scale: f64) -> ModelPoo
         let endpoint = Arc::new(EndpointPool { key, groups: groups.collect() });
         EndpointShare { ratio: f64::from(*ratio) * scale, endpoint }
     });
-    ModelPool { key: PoolKey::Publication("m".into()), weights, endpoints: shares.collect() }
+    ModelPool {
+        key: PoolKey::Publication("m".into()),
+        weights,
+        endpoints: shares.collect(),
+        no_circuit: Box::default(),
+    }
 }
 
 /// How far one share strays: the largest and smallest of `picks - n * share`, in units of `1 / whole`.
@@ -200,7 +205,7 @@ proptest! {
             let key = EndpointKey::Deployment(EndpointId(Uuid::from_u128(at as u128)));
             EndpointShare { ratio: sane(*ratio), endpoint: Arc::new(EndpointPool { key, groups: vec![group] }) }
         });
-        let pool = ModelPool { key: PoolKey::Publication("m".into()), weights: RoutingWeights::Normalised, endpoints: shares.collect() };
+        let pool = ModelPool { key: PoolKey::Publication("m".into()), weights: RoutingWeights::Normalised, endpoints: shares.collect(), no_circuit: Box::default() };
         let tried: Vec<Arc<str>> = tried.into_iter().map(|at| at.to_string().into()).collect();
         let serves = |at: usize| ratios.get(at).is_some_and(|(a, b, c)| sane(*a) > 0.0 && sane(*b) > 0.0 && sane(*c) > 0.0);
         let left = (0..ratios.len()).filter(|at| serves(*at) && !tried.iter().any(|name| **name == at.to_string())).count();
@@ -302,7 +307,12 @@ fn flat(ratios: &[f64]) -> ModelPool {
     let group = GroupPool { key: GroupKey::Implicit, traffic_weight: 100.0, candidates: candidates.collect() };
     let endpoint = Arc::new(EndpointPool { key: EndpointKey::Static, groups: vec![group] });
     let endpoints = Arc::from([EndpointShare { ratio: 1.0, endpoint }]);
-    ModelPool { key: PoolKey::Publication("m".into()), weights: RoutingWeights::Normalised, endpoints }
+    ModelPool {
+        key: PoolKey::Publication("m".into()),
+        weights: RoutingWeights::Normalised,
+        endpoints,
+        no_circuit: Box::default(),
+    }
 }
 
 fn counts(ratios: &[f64], picks: usize) -> Vec<usize> {

@@ -9,6 +9,7 @@ use super::choosing::{chain_after, nothing_left};
 use super::control::Node;
 use super::credential;
 use super::denial::{Code, Denial};
+use super::explain_causes::causes;
 use super::explain_step::{ONLY_STATIC, Step, entrance};
 use super::gate::{address_denial, rate_denial};
 use super::holder::{Granted, Holder};
@@ -134,13 +135,19 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
     let (holder, granted) = match gates(question, node, figures, &mut told) {
         Ok(passed) => passed,
         Err(denial) => {
+            if denial.code == Code::IpNotAllowed
+                && question.client.is_none()
+                && let Some(last) = told.steps.last_mut()
+            {
+                last.ask_for_address();
+            }
             told.refusal = Some(refusal(&denial));
             return told;
         }
     };
     told.pool = Some(PoolShown::of(granted.pool, figures.loads()));
-    let siblings = granted.siblings.iter().rev().filter_map(|key| holder.granted_pool(key, &granted.model, node));
-    told.siblings = siblings.map(|pool| PoolShown::of(pool, figures.loads())).collect();
+    let siblings = || granted.siblings.iter().rev().filter_map(|key| holder.granted_pool(key, &granted.model, node));
+    told.siblings = siblings().map(|pool| PoolShown::of(pool, figures.loads())).collect();
     let drawn = 1 + siblings_that_serve(&told.siblings);
     let surface = (!holder.is_pinned()).then_some(Surface::OpenAi);
     let ask = Ask {
@@ -179,7 +186,12 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
             let full = spoken && granted.pool.can_serve();
             let denial = if full { Denial::overloaded() } else { nothing_left(!spoken, Some(granted.pool)) };
             told.refusal = Some(refusal(&denial));
-            Step::refused("replica", &denial)
+            let mut step = Step::refused("replica", &denial);
+            if matches!(denial.code, Code::ModelUnavailable | Code::ModelNotReady) {
+                let pools = core::iter::once(granted.pool).chain(siblings());
+                step.to_change = causes(pools.map(AsRef::as_ref)).or(step.to_change);
+            }
+            step
         }
     };
     told.served = told.refusal.is_none();
@@ -254,7 +266,7 @@ fn gates<'a>(
         && node.view.static_model(&question.model).is_some()
         && !matches!(holder.ledger_key(), Some(LedgerKey::Operator(_)))
     {
-        last.to_change = Some(ONLY_STATIC);
+        last.to_change = Some(ONLY_STATIC.into());
     }
     Ok((holder, granted?))
 }

@@ -1,6 +1,7 @@
 //! One gate in an explanation, and what an operator can do about its refusal.
 
 use serde::Serialize;
+use std::borrow::Cow;
 
 use super::denial::{Code, Denial};
 
@@ -15,7 +16,7 @@ pub struct Step {
     pub because: String,
     /// What would change a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_change: Option<&'static str>,
+    pub to_change: Option<Cow<'static, str>>,
 }
 
 impl Step {
@@ -28,8 +29,14 @@ impl Step {
             gate,
             passes: false,
             because: denial.message.clone().into_owned(),
-            to_change: Some(to_change(denial.code)),
+            to_change: Some(to_change(denial.code).into()),
         }
+    }
+
+    /// An address list refused a question that names no address.
+    pub(super) fn ask_for_address(&mut self) {
+        "no client address was given, so it was judged as one that is on no list".clone_into(&mut self.because);
+        self.to_change = Some("ask again with the client's: --client-ip ADDRESS (client_ip= in the URL)".into());
     }
 }
 
@@ -64,7 +71,7 @@ const fn to_change(code: Code) -> &'static str {
         Code::ModelNotFound => "publish the model, or check its spelling and the key's allowed models",
         Code::EndpointNotFound => "check the host name: one label before the wildcard domain, of a circuit that exists",
         Code::ModelNotReady => "wait: the replicas are starting; their health is shown",
-        Code::ModelUnavailable => "start a replica, or give the model a fallback chain; ratios and weights of 0 drain",
+        Code::ModelUnavailable => "start or mend a replica",
         Code::NotReady => "the coordinator must be reached: see the last pull in /status",
         Code::Overloaded => "raise routing.max_in_flight or add replicas",
         Code::NotSupported => "use an API that the backend's type speaks",

@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::access::address::Peer;
 use crate::access::rate_ledger::RateLedger;
+use crate::desired::Desired;
 use crate::exchange::selection::Selection;
 use crate::exchange::testing::{World, chat, desired, request, said};
 use crate::exchange::{Fallbacks, KeyGate};
 use crate::time::Moment;
 use crate::wire::circuit::Ratio;
+use crate::wire::ids::EndpointId;
+use crate::wire::publication::{ControlMode, Mapping, Publication};
 
 struct Held<'a> {
     ledger: &'a mut RateLedger,
@@ -95,9 +98,11 @@ fn what_only_the_configurations_backends_serve_is_said_so() {
     // Published keys do not reach them, an operator's does.
     let model = told(&mut world, Some("all"), "gpt").steps.pop().expect("a step");
     assert_eq!((model.gate, model.passes), ("model", false));
-    assert!(model.to_change.is_some_and(|cure| cure.contains("`backends`") && cure.contains("fallback_chains")));
+    assert!(
+        model.to_change.as_deref().is_some_and(|cure| cure.contains("`backends`") && cure.contains("fallback_chains"))
+    );
     let nowhere = told(&mut world, Some("all"), "nope").steps.pop().expect("a step");
-    assert!(nowhere.to_change.is_some_and(|cure| !cure.contains("`backends`")));
+    assert!(nowhere.to_change.as_deref().is_some_and(|cure| !cure.contains("`backends`")));
     let own = told(&mut world, Some("root"), "gpt").to_string();
     assert!(own.contains("by `backends` of the configuration"), "{own}");
     // In a plain router they are all there is, and nothing to speak of.
@@ -113,6 +118,75 @@ fn what_only_the_configurations_backends_serve_is_said_so() {
 }
 
 #[test]
+fn what_an_operator_drained_is_undrained_and_nothing_else_is_advised() {
+    let mut world = World::new();
+    let mut wanted = with_keys(desired());
+    let replicas: Vec<Arc<str>> = world
+        .view
+        .model("two")
+        .into_iter()
+        .flat_map(|pool| pool.candidates())
+        .map(|one| one.backend.name.clone())
+        .collect();
+    world.show_drained(&mut wanted, &replicas);
+    let told = told(&mut world, Some("all"), "two");
+    let cure = told.steps.last().and_then(|step| step.to_change.as_deref()).expect("a cure");
+    assert_eq!(code(&told), "503 model_unavailable");
+    assert!(cure.starts_with("drained by an operator on this node (2 replicas): POST /admin/backends/"), "{cure}");
+    assert!(!cure.contains("start") && !cure.contains("ratio"), "{cure}");
+    assert!(told.to_string().contains(&format!("to change it: {cure}\n")), "{told}");
+}
+
+#[test]
+fn an_endpoint_without_a_circuit_and_no_endpoint_at_all_are_told_apart() {
+    let mut world = World::new();
+    let mut wanted = with_keys(desired());
+    let nowhere = EndpointId(uuid::Uuid::from_u128(0x5555));
+    for (model, endpoints) in [("odd", vec![nowhere]), ("half", vec![nowhere, EndpointId(uuid::Uuid::from_u128(1))])] {
+        let mappings = endpoints.into_iter().map(|endpoint_id| Mapping { endpoint_id, ratio: Ratio(1.0) }).collect();
+        let control_mode = ControlMode::Manual;
+        wanted.upsert_publication(Publication { model: model.into(), aliases: Vec::new(), mappings, control_mode });
+    }
+    world.show(&mut wanted);
+    let said = format!("  endpoint {nowhere}: no circuit of it here\n");
+
+    let odd = told(&mut world, Some("all"), "odd");
+    assert_eq!(code(&odd), "503 model_unavailable");
+    assert!(
+        odd.to_string().contains(&said) && odd.to_string().contains("no circuit here (1 mapped endpoint)"),
+        "{odd}"
+    );
+    let json = serde_json::to_value(&odd).expect("JSON");
+    assert_eq!(json["pool"]["no_circuit"], serde_json::json!([nowhere.to_string()]));
+
+    // Beside one that serves it is shown as well, and takes nothing from it.
+    let half = told(&mut world, Some("all"), "half");
+    assert!(half.served && half.to_string().contains(&said), "{half}");
+    assert_eq!(half.pool.iter().flat_map(PoolShown::replicas).map(|one| one.share).sum::<f64>(), 1.0);
+
+    let empty = told(&mut world, Some("all"), "empty");
+    assert!(empty.to_string().contains("to change it: no endpoint is mapped"), "{empty}");
+    assert!(empty.to_string().contains("publication empty\n  no endpoint is mapped\n"), "{empty}");
+    let json = serde_json::to_value(&empty).expect("JSON");
+    assert_eq!(json["pool"].get("no_circuit"), None);
+}
+
+#[test]
+fn an_address_that_was_not_given_is_asked_for() {
+    let mut world = World::new();
+    let given = told(&mut world, Some("office"), "m1").steps.pop().expect("a step");
+    assert!(given.to_change.is_some_and(|cure| cure.contains("to the list")) && given.because.contains("your network"));
+    // As of a client without one, by the same verdict.
+    world.peer = Peer::Unix;
+    let mut told = told(&mut world, Some("office"), "m1");
+    assert_eq!(code(&told), "403 ip_not_allowed");
+    let step = told.steps.pop().expect("a step");
+    assert_eq!((step.gate, step.passes), ("address", false));
+    assert!(step.because.contains("no client address was given"), "{step:?}");
+    assert!(step.to_change.is_some_and(|cure| cure.contains("--client-ip") && !cure.contains("to the list")));
+}
+
+#[test]
 fn asking_changes_nothing() {
     let mut world = World::new();
     let before = told(&mut world, Some("three"), "two");
@@ -121,6 +195,12 @@ fn asking_changes_nothing() {
     }
     assert_eq!(world.selection.pools(), 0);
     assert!(world.ledger.is_empty());
+}
+
+fn with_keys(mut wanted: Desired) -> Desired {
+    let keys = crate::exchange::testing::keys();
+    wanted.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
+    wanted
 }
 
 fn world(ratios: &[f64; 2], gate: KeyGate, chain: Option<&str>, client: &str) -> World {
@@ -133,9 +213,7 @@ fn world(ratios: &[f64; 2], gate: KeyGate, chain: Option<&str>, client: &str) ->
         }
         wanted.upsert_circuit(circuit);
     }
-    let keys = crate::exchange::testing::keys();
-    wanted.replace_keys(keys.into_iter().map(|key| (key.key_id.clone(), key)).collect());
-    world.show(&mut wanted);
+    world.show(&mut with_keys(wanted));
     world.rules.key_gate = gate;
     if let Some(chain) = chain {
         let chains: BTreeMap<Arc<str>, Vec<Arc<str>>> =

@@ -17,7 +17,7 @@ impl fmt::Display for Explanation {
         for step in &self.steps {
             let mark = if step.passes { "passes" } else { "REFUSES" };
             writeln!(f, "  {:<8} {mark:<8} {}", step.gate, step.because)?;
-            if let Some(cure) = step.to_change {
+            if let Some(cure) = &step.to_change {
                 writeln!(f, "           to change it: {cure}")?;
             }
         }
@@ -42,11 +42,17 @@ impl fmt::Display for Explanation {
 
 fn write_pool(f: &mut fmt::Formatter<'_>, pool: &PoolShown, next: Option<&str>) -> fmt::Result {
     writeln!(f, "{}", pool.source)?;
-    if pool.endpoints.is_empty() {
-        writeln!(f, "  nothing stands behind it")?;
+    if pool.endpoints.is_empty() && pool.no_circuit.is_empty() {
+        writeln!(f, "  no endpoint is mapped")?;
+    }
+    for endpoint in &pool.no_circuit {
+        writeln!(f, "  endpoint {endpoint}: no circuit of it here")?;
     }
     for endpoint in &pool.endpoints {
         writeln!(f, "  endpoint {}  ratio {}  {}", endpoint.endpoint, endpoint.ratio, Percent(endpoint.share))?;
+        if endpoint.groups.is_empty() {
+            writeln!(f, "    no replica")?;
+        }
         for group in &endpoint.groups {
             writeln!(f, "    group {}  weight {}  {}", group.group, group.traffic_weight, Percent(group.share))?;
             for replica in &group.replicas {

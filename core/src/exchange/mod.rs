@@ -29,6 +29,7 @@ mod credential;
 mod denial;
 mod draw;
 mod explain;
+mod explain_causes;
 mod explain_step;
 mod explain_text;
 mod explained;

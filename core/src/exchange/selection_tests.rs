@@ -49,7 +49,7 @@ fn pool(endpoints: &Endpoints) -> ModelPool {
         EndpointShare { ratio: f64::from(*ratio), endpoint: Arc::new(EndpointPool { key, groups: vec![group] }) }
     });
     let key = PoolKey::Publication("m".into());
-    ModelPool { key, weights: RoutingWeights::Normalised, endpoints: shares.collect() }
+    ModelPool { key, weights: RoutingWeights::Normalised, endpoints: shares.collect(), no_circuit: Box::default() }
 }
 
 fn name(choice: &Choice) -> Option<&str> {

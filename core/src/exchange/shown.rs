@@ -13,6 +13,9 @@ pub struct PoolShown {
     pub source: String,
     /// Its endpoints, in the order of their ids.
     pub endpoints: Vec<EndpointShown>,
+    /// The ids of endpoints that are mapped to it and have no circuit here, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub no_circuit: Vec<String>,
 }
 
 /// One endpoint.
@@ -109,7 +112,8 @@ impl PoolShown {
                 groups,
             });
         }
-        Self { source: source(&pool.key), endpoints }
+        let no_circuit = pool.no_circuit.iter().map(ToString::to_string).collect();
+        Self { source: source(&pool.key), endpoints, no_circuit }
     }
 
     /// Every replica, in pool order.

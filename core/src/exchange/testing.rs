@@ -20,7 +20,7 @@ use crate::desired::{BackendKind, Desired, Rules};
 use crate::exchange::selection::Selection;
 use crate::secret::Secret;
 use crate::seed::{Draws, Seed};
-use crate::serving::{RoutingWeights, Serving, ServingSettings, ServingView, StaticBackend, StaticModel};
+use crate::serving::{Drain, RoutingWeights, Serving, ServingSettings, ServingView, StaticBackend, StaticModel};
 use crate::time::{Moment, Now, UnixMillis};
 use crate::wire::circuit::{AppMode, Circuit, Protocol, Ratio, Route};
 use crate::wire::ids::{CircuitId, EndpointId, KeyId, NodeId, RouteId};
@@ -126,9 +126,21 @@ impl World {
     }
 
     pub(crate) fn show(&mut self, desired: &mut Desired) {
+        self.show_drained(desired, &[]);
+    }
+
+    /// The same, after an operator drained these backends.
+    pub(crate) fn show_drained(&mut self, desired: &mut Desired, backends: &[Arc<str>]) {
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
         self.view = serving.update(desired, &touched).unwrap().view;
+        for backend in backends {
+            serving.drain(&Drain { backend: backend.clone(), out: true });
+        }
+        let touched = desired.take_touched();
+        if let Some(update) = serving.update(desired, &touched) {
+            self.view = update.view;
+        }
     }
 
     pub(crate) fn node(&self) -> Node<'_> {

@@ -109,6 +109,7 @@ impl Serving {
                 key: PoolKey::Circuit(circuit.id),
                 weights: self.weights,
                 endpoints: [EndpointShare { ratio: 1.0, endpoint: replicas }].into(),
+                no_circuit: Box::default(),
             }),
         })
     }

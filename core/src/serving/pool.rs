@@ -17,6 +17,8 @@ pub struct ModelPool {
     pub weights: RoutingWeights,
     /// Its endpoints with their parts.
     pub endpoints: Arc<[EndpointShare]>,
+    /// Endpoints that are mapped to it and have no circuit here, sorted: only to be told of.
+    pub no_circuit: Box<[EndpointId]>,
 }
 
 /// What stands behind a name.

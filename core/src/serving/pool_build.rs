@@ -66,11 +66,13 @@ pub(super) fn name_pool(
     pools: &EndpointPools,
     weights: RoutingWeights,
 ) -> ModelPool {
-    let endpoints = match claims {
-        [only] => ratios(only).into_iter().filter_map(|(id, ratio)| share(pools, id, ratio)).collect(),
+    let ratios = match claims {
+        [only] => ratios(only),
         several => contested(several, pools),
     };
-    ModelPool { key, weights, endpoints }
+    let endpoints = ratios.iter().filter_map(|(id, ratio)| share(pools, *id, *ratio)).collect();
+    let no_circuit = ratios.into_keys().filter(|id| !pools.contains_key(id)).collect();
+    ModelPool { key, weights, endpoints, no_circuit }
 }
 
 /// The ratio of each endpoint of a publication; one that is mapped twice counts with its largest.
@@ -88,7 +90,7 @@ fn share(pools: &EndpointPools, id: EndpointId, ratio: f64) -> Option<EndpointSh
 }
 
 /// Each publication that can serve normalised to 1 over what can serve of it, then equal parts: a sum of them.
-fn contested(claims: &[&Publication], pools: &EndpointPools) -> Arc<[EndpointShare]> {
+fn contested(claims: &[&Publication], pools: &EndpointPools) -> BTreeMap<EndpointId, f64> {
     let mut sums: BTreeMap<EndpointId, f64> = BTreeMap::new();
     for publication in claims {
         let ratios = ratios(publication);
@@ -102,7 +104,7 @@ fn contested(claims: &[&Publication], pools: &EndpointPools) -> Arc<[EndpointSha
             *sums.entry(*id).or_default() += part;
         }
     }
-    sums.into_iter().filter_map(|(id, ratio)| share(pools, id, ratio)).collect()
+    sums
 }
 
 /// The part of the view that comes of the configuration alone.
@@ -129,7 +131,8 @@ pub(super) fn static_part(configured: &[StaticBackend], weights: RoutingWeights,
     for (name, build) in by_name {
         let share = EndpointShare { ratio: 1.0, endpoint: Arc::new(build.finish()) };
         let key = PoolKey::Static(name.clone());
-        part.models.insert(name, Arc::new(ModelPool { key, weights, endpoints: [share].into() }));
+        part.models
+            .insert(name, Arc::new(ModelPool { key, weights, endpoints: [share].into(), no_circuit: Box::default() }));
     }
     part
 }

@@ -83,7 +83,8 @@ fn shown<T>(
 
 /// What a pool is looked for by.
 fn texts(pool: &ModelPool) -> impl Iterator<Item = Cow<'_, str>> {
-    pool.endpoints.iter().flat_map(|part| {
+    let no_circuit = pool.no_circuit.iter().map(|id| Cow::Owned(id.to_string()));
+    no_circuit.chain(pool.endpoints.iter().flat_map(|part| {
         let endpoint = match part.endpoint.key {
             EndpointKey::Static => Cow::Borrowed("static"),
             EndpointKey::Deployment(id) => Cow::Owned(id.0.to_string()),
@@ -98,7 +99,7 @@ fn texts(pool: &ModelPool) -> impl Iterator<Item = Cow<'_, str>> {
                 [name, Cow::Owned(candidate.backend.authority()), Cow::Borrowed(candidate.health.label())]
             }))
         }))
-    })
+    }))
 }
 
 /// The names that share a pool once, with what stands behind them.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use appproxy_core::desired::Learned;
 use appproxy_core::exchange::{AccessToken, Explanation, Fallbacks, Question};
+use appproxy_core::serving::Drain;
 use appproxy_core::wire::circuit::Circuit;
 use proptest::prelude::*;
 
@@ -72,9 +73,40 @@ fn a_key_of_the_operator_is_shown_in_the_tokens_stead() {
     // Without it the name does not exist, and why is said.
     let told = world.explain(&asks("spare-model", None, None));
     let last = told.steps.last().expect("a step");
-    assert!(verdict(&told) == "404 model_not_found" && last.to_change.is_some_and(|cure| cure.contains("`backends`")));
+    let cure = last.to_change.as_deref();
+    assert!(verdict(&told) == "404 model_not_found" && cure.is_some_and(|cure| cure.contains("`backends`")));
     let told = world.explain(&Question { key_id: Some("nobody".to_owned()), ..asks("m", None, None) });
     assert_eq!(verdict(&told), "401 invalid_api_key");
+}
+
+#[test]
+fn an_address_that_was_not_given_is_asked_for() {
+    let listed = Circuit { allowed_client_ips: Some("192.0.2.0/24".to_owned()), ..open(at(1, "a", 1)) };
+    let mut world = World::new(vec![listed]).list(1, &["m"]);
+    for (label, gate) in [(None, "model"), (Some("a"), "address")] {
+        assert_eq!(verdict(&world.explain(&asks("m", label, None))), "served", "{label:?}");
+        let told = world.explain(&Question { client: None, ..asks("m", label, None) });
+        assert_eq!(verdict(&told), "403 ip_not_allowed", "{label:?}");
+        let last = told.steps.last().expect("a step");
+        assert!(last.gate == gate && last.because.contains("no client address was given"), "{last:?}");
+        assert!(last.to_change.as_deref().is_some_and(|cure| cure.contains("--client-ip")), "{last:?}");
+    }
+}
+
+#[test]
+fn a_circuit_that_an_operator_drained_is_to_be_undrained() {
+    let mut world = World::new(vec![open(at(1, "a", 2)), open(at(2, "b", 0))]).list(1, &["m"]).list(2, &["m"]);
+    for at in 0..2 {
+        world.serving.drain(&Drain { backend: replica(1, at).into(), out: true });
+    }
+    world.show();
+    let cure = |told: &Explanation| told.steps.last().and_then(|step| step.to_change.clone()).expect("a cure");
+    let drained = "drained by an operator on this node (2 replicas): POST /admin/backends/NAME/undrain";
+    let pinned = world.explain(&asks("m", Some("a"), None));
+    assert!(verdict(&pinned) == "503 model_unavailable" && cure(&pinned).starts_with(drained), "{pinned}");
+    // On the aggregation surface every circuit of the model counts.
+    let told = world.explain(&asks("m", None, None));
+    assert!(cure(&told).contains(drained) && cure(&told).contains("no replica (1 endpoint): start one"), "{told}");
 }
 
 #[test]
