@@ -77,7 +77,7 @@ fn files_that_cannot_be_had(shell: Shell, scratch: &Scratch) {
     for (line, key, file, right) in [
         (4, "server.tls.cert_file", "/nowhere/cert.pem", "a readable PEM file"),
         (5, "server.tls.key_file", "notes", "a private key in PEM form"),
-        (16, "appproxy_router.ca_file", "/nowhere/ca.pem", "a readable PEM file"),
+        (15, "appproxy_router.ca_file", "/nowhere/ca.pem", "a readable PEM file"),
         (7, "journal.file", "notes", "a path of the journal's own"),
     ] {
         let said = problems.lines().find(|problem| problem.contains(key)).unwrap_or_default();

@@ -122,3 +122,18 @@ impl fmt::Display for Damaged {
 }
 
 impl core::error::Error for Damaged {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_is_told_by_its_beginning() {
+        for journal in ["", "{", "{\"journ", "{\"journal\":", "{\"journal\":1,\"program\"", "{\"journal\":99}\n"] {
+            assert!(begins_as_journal(journal.as_bytes()), "{journal}");
+        }
+        for other in ["\n", "notes", "{}", "{\"journalled\":1}", "{\"n\":1}", "\0"] {
+            assert!(!begins_as_journal(other.as_bytes()), "{other}");
+        }
+    }
+}
