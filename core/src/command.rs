@@ -103,6 +103,20 @@ pub fn load<E: Display>(
     })
 }
 
+/// Refuses the file at `path` for what it names and a shell cannot have: each with its key, and in words that begin with it
+/// and say what would be right.
+///
+/// # Errors
+/// With all of them, in the form of [`load`], if there are any.
+pub fn obtained(path: &Path, loaded: &Loaded, found: &[(String, String)]) -> Result<(), Failed> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> =
+        found.iter().map(|(key, words)| format!("{}: {}", path.display(), loaded.placed(key, words))).collect();
+    Err(Failed::config(lines.join("\n")))
+}
+
 /// What `check` prints of a file that is right: what is in effect, secrets redacted, and for standard error what the
 /// operator should know.
 #[must_use]
@@ -151,6 +165,17 @@ mod tests {
         assert!(wrong.code == 2 && wrong.to_string().starts_with("a.yaml: "), "{wrong}");
         let missing = refused(Err("no such file")).expect_err("no file");
         assert_eq!(missing.message, "a.yaml: no such file; give the path of a readable file");
+    }
+
+    #[test]
+    fn what_cannot_be_had_comes_with_its_place() {
+        let (path, text) = (Path::new("a.yaml"), "server:\n  tls: {cert_file: c, key_file: k}\n");
+        let loaded = load(path, Ok::<_, String>(text.to_owned()), &|_| None, &BTreeMap::new()).expect("it is right");
+        assert_eq!(obtained(path, &loaded, &[]), Ok(()));
+        let found = ["server.tls.key_file", "unheard.of"].map(|key| (key.to_owned(), format!("{key} x: no")));
+        let failed = obtained(path, &loaded, &found).expect_err("two");
+        let words = "a.yaml: line 2, column 23: server.tls.key_file x: no\na.yaml: unheard.of x: no";
+        assert_eq!((failed.code, failed.message.as_str()), (2, words));
     }
 
     #[test]

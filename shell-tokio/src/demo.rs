@@ -12,19 +12,19 @@ use crate::executor::{Timer, aside, block_on};
 use crate::part::or;
 use crate::shutdown::Signals;
 use crate::start::Running;
-use crate::{Failed, logs};
+use crate::{Failed, journal, logs};
 
-/// Runs the demonstration with the worker at `port`, its inputs recorded in `journal` if that is given, until a signal ends
+/// Runs the demonstration with the worker at `port`, its inputs recorded in `record` if that is given, until a signal ends
 /// it.
 ///
 /// # Errors
 /// When a part of it cannot be started; a port that is taken above all.
-pub fn main(port: u16, mode: Mode, journal: Option<PathBuf>) -> Result<(), Failed> {
+pub fn main(port: u16, mode: Mode, record: Option<PathBuf>) -> Result<(), Failed> {
     logs::start("warn,access=info", false).map_err(Failed::run)?;
     block_on(async {
         let mut signals = Signals::listen().map_err(|error| Failed::run(format!("signals: {error}")))?;
         let early = signals.next_of_all().map(|_| Ok(None));
-        let started = start(port, mode, journal).map(|started| started.map(Some));
+        let started = start(port, mode, record).map(|started| started.map(Some));
         let Some((running, script, _surroundings)) = or(started, early).await? else { return Ok(()) };
         println!("{script}");
         let signal = signals.next_of_all().await;
@@ -33,13 +33,18 @@ pub fn main(port: u16, mode: Mode, journal: Option<PathBuf>) -> Result<(), Faile
     })?
 }
 
-async fn start(port: u16, mode: Mode, journal: Option<PathBuf>) -> Result<(Running, String, Demo), Failed> {
+async fn start(port: u16, mode: Mode, record: Option<PathBuf>) -> Result<(Running, String, Demo), Failed> {
     let prepared = aside(move || Demo::prepare(port, mode)).await.ok_or_else(fault)?;
     let Prepared { mut demo, configuration } = prepared.map_err(Failed::run)?;
     let mut loaded =
         config::load(&configuration, &|_| None).map_err(|problems| Failed::config(problems.to_string()))?;
-    if let Some(file) = journal {
+    if let Some(file) = record {
         loaded.config.journal.file = Some(demo.recorded_in(&file).map_err(Failed::config)?);
+        // What is promised is to be there; `run` goes on without its journal.
+        journal::refused(&loaded.config).map_err(Failed::config)?;
+        journal::writable(&file).map_err(|error| {
+            Failed::config(format!("--journal {}: {error}; give a file that can be written", file.display()))
+        })?;
     }
     let running = Running::start(loaded.config).await.map_err(|failed| Failed {
         message: format!("{failed}; choose another port with --port N, or 0 for a free one"),

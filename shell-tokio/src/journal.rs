@@ -3,16 +3,47 @@
 
 use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::Builder;
 use std::time::Instant;
 
+use appproxy_core::config::Config;
 use appproxy_core::time::Now;
 use appproxy_core::worker::journal::{self, Order, PartBounds, Parts};
 use appproxy_core::worker::{Input, Worker};
+
+/// Refuses a `journal.file` for which a file that is no journal would be renamed or deleted, under its own name or an older
+/// part's. What cannot be looked at is left to the writer, which says what is wrong and lets the worker go on.
+pub(crate) fn refused(config: &Config) -> Result<(), String> {
+    let Some(name) = config.journal.file.as_ref().filter(|_| config.worker.is_some()) else { return Ok(()) };
+    let file = PathBuf::from(name);
+    let older = journal::make_room(&file, config.journal.older_parts).map(|(_, to)| to);
+    match older.chain([file.clone()]).find(|part| is_something_else(part)) {
+        None => Ok(()),
+        Some(part) => Err(format!(
+            "journal.file {name}: there is a file {} that is no journal; give a path of the journal's own, or move that file away",
+            part.display()
+        )),
+    }
+}
+
+/// Whether an ordinary file stands there that is no journal.
+fn is_something_else(file: &Path) -> bool {
+    let mut beginning = Vec::new();
+    fs::metadata(file).is_ok_and(|found| found.is_file())
+        && File::open(file)
+            .and_then(|file| file.take(journal::BEGINNING_BYTES as u64).read_to_end(&mut beginning))
+            .is_ok_and(|_| !journal::begins_as_journal(&beginning))
+}
+
+/// Makes the file of a journal where there is none, so that it is known now whether it can be.
+#[cfg(any(feature = "appproxy-router", feature = "appproxy-legacy"))]
+pub(crate) fn writable(file: &Path) -> io::Result<()> {
+    create(file).map(drop)
+}
 
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);

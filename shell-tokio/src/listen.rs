@@ -42,13 +42,13 @@ impl core::fmt::Display for BoundAddress {
 }
 
 impl Listener {
-    /// Opens `address`; the error names it.
-    pub(crate) async fn open(address: &BindAddress, socket_mode: Option<u32>) -> Result<Self, String> {
+    /// Opens `address`, which stands at `key`; the error names both.
+    pub(crate) async fn open(key: &str, address: &BindAddress, socket_mode: Option<u32>) -> Result<Self, String> {
         let opened = match address {
             BindAddress::Tcp { host, port } => TcpListener::bind((host.as_str(), *port)).await.map(Self::Tcp),
             BindAddress::Unix(path) => open_unix(path, socket_mode).await,
         };
-        opened.map_err(|error| format!("cannot listen at {address}: {error}"))
+        opened.map_err(|error| format!("{key}: cannot listen at {address}: {error}"))
     }
 
     /// Where it is.

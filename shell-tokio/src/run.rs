@@ -30,7 +30,7 @@ enum Met {
 /// Exit code 2 for a configuration that is wrong, 1 for what fails here, or for a second signal.
 pub fn main(config: Option<&Path>) -> Result<(), Failed> {
     let path = check::find(config)?;
-    let loaded = check::load(&path)?;
+    let loaded = check::load_to_start(&path)?;
     logs::start_as(&loaded.config.logging).map_err(Failed::config)?;
     tracing::info!(config = %path.display(), version = env!("CARGO_PKG_VERSION"), "starting");
     check::warn(&loaded);

@@ -20,7 +20,7 @@ use crate::plane::{Answered, Plane};
 use crate::shutdown::Phases;
 use crate::upstream::Upstream;
 use crate::witness::Witness;
-use crate::{Failed, admin, data, executor, logs, tls};
+use crate::{Failed, admin, data, executor, journal, logs, tls};
 
 /// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
 pub struct Running {
@@ -46,6 +46,7 @@ impl Running {
     /// What of the configuration cannot be had here: an address, a certificate file, a feature.
     pub async fn start(config: Config) -> Result<Self, Failed> {
         executor::start()?;
+        journal::refused(&config).map_err(Failed::config)?;
         tls::install_provider();
         let clock = Clock::start();
         let mut seed = [0; 32];
@@ -58,12 +59,12 @@ impl Running {
         let view = candidate.view().clone();
         let node = Arc::new(Node::new(&config, clock, view, witness, draws).map_err(Failed::run)?);
 
-        let open = |address| Listener::open(address, config.server.socket_mode);
+        let open = |key, address| Listener::open(key, address, config.server.socket_mode);
         let mut listeners = Vec::with_capacity(config.server.bind.len());
         for address in &config.server.bind {
-            listeners.push(open(address).await.map_err(Failed::run)?);
+            listeners.push(open("server.bind_address", address).await.map_err(Failed::run)?);
         }
-        let admin_listener = open(&config.admin.bind).await.map_err(Failed::run)?;
+        let admin_listener = open("admin.bind_address", &config.admin.bind).await.map_err(Failed::run)?;
         let bound = |listener: &Listener| listener.address().map_err(|error| Failed::run(error.to_string()));
         let data_addresses = listeners.iter().map(bound).collect::<Result<Vec<_>, _>>()?;
         let admin_address = bound(&admin_listener)?;

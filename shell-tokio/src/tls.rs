@@ -29,24 +29,50 @@ fn trusted(ca_file: Option<&str>) -> Result<Vec<CertificateDer<'static>>, String
     Ok(roots)
 }
 
-/// The server side of TLS: versions 1.2 and 1.3. The error names the file.
-pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
-    let TlsFiles { cert_file, key_file } = files;
+/// The certificates of `server.tls.cert_file`. The error names it.
+fn chain(cert_file: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = CertificateDer::pem_file_iter(cert_file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| format!("server.tls.cert_file {cert_file}: {error}; it must be a readable PEM file"))?;
     if chain.is_empty() {
         return Err(format!("server.tls.cert_file {cert_file}: no certificate in it; put the chain there in PEM form"));
     }
-    let key = PrivateKeyDer::from_pem_file(key_file)
-        .map_err(|error| format!("server.tls.key_file {key_file}: {error}; it must hold a private key in PEM form"))?;
+    Ok(chain)
+}
+
+fn private_key(key_file: &str) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|error| format!("server.tls.key_file {key_file}: {error}; it must hold a private key in PEM form"))
+}
+
+/// What is wrong with the files of a listener, each with its key.
+pub(crate) fn problems(files: &TlsFiles) -> Vec<(String, String)> {
+    let parts = [("cert_file", chain(&files.cert_file).err()), ("key_file", private_key(&files.key_file).err())];
+    let found = parts.into_iter().filter_map(|(key, wrong)| Some((key, wrong?)));
+    let mut found: Vec<_> = found.map(|(key, wrong)| (format!("server.tls.{key}"), wrong)).collect();
+    if found.is_empty()
+        && let Err(wrong) = server_config(files)
+    {
+        found.push(("server.tls.cert_file".to_owned(), wrong));
+    }
+    found
+}
+
+/// The server side of TLS: versions 1.2 and 1.3. The error names the file.
+pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
+    let TlsFiles { cert_file, key_file } = files;
+    let (chain, key) = (chain(cert_file)?, private_key(key_file)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| format!("server.tls: {cert_file} and {key_file} do not go together: {error}"))?;
+        .map_err(|error| {
+            format!(
+                "server.tls: {cert_file} and {key_file} do not go together: {error}; give a certificate and its own key"
+            )
+        })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

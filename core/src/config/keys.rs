@@ -152,7 +152,7 @@ pub const KEYS: &[KeyDoc] = &[
     live("backends[].retry_override.max_delay", Kind::Duration, "-", "longest pause"),
     live("backends[].retry_override.exponential_backoff", Kind::Boolean, "-", "whether pauses double"),
     live("backends[].retry_override.jitter", Kind::Boolean, "-", "whether pauses vary"),
-    live("api_keys.mode", Kind::Choice(&["blocking", "permissive"]), "blocking", "whether a request needs a key; always blocking with a worker section"),
+    live("api_keys.mode", Kind::Choice(&["blocking", "permissive"]), "permissive without the section, blocking with it", "whether a plain router's requests need a key; always blocking with a worker section"),
     live("api_keys.keys[].id", Kind::Text, "required", "unique; shown in logs"),
     live("api_keys.keys[].key", Kind::Secret, "this or key_hash", "the key itself; only its hash is kept"),
     live("api_keys.keys[].key_hash", Kind::Secret, "this or key", "SHA-256 of the key, 64 hex digits"),

@@ -99,7 +99,7 @@ pub(super) fn read_journal(reader: &mut Reader<'_>, root: &Section<'_>) -> Journ
     let section = reader.section(root, "journal");
     let default = Journal::default();
     let journal = Journal {
-        file: reader.value(&section, "file", forms::text),
+        file: reader.file(&section, "file"),
         part_size: reader.value(&section, "part_size", forms::size).unwrap_or(default.part_size),
         older_parts: reader.value(&section, "older_parts", forms::number).unwrap_or(default.older_parts),
     };

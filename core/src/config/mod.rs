@@ -42,7 +42,7 @@ use api_keys::ApiKeys;
 use backends::StaticBackend;
 use health::{HealthChecks, Passive};
 use logging::{Journal, Logging};
-use problem::{Problems, Warning};
+use problem::{Position, Problems, Warning};
 use reader::{Reader, Section};
 use routing::{FallbackChains, Request, Routing};
 use server::{Admin, Server};
@@ -89,6 +89,20 @@ pub struct Loaded {
     pub warnings: Vec<Warning>,
     /// What the file sets and this version does not act on yet.
     pub not_in_effect: Vec<Warning>,
+    /// Where keys stand that name a file which only a shell can look into.
+    files: BTreeMap<String, Position>,
+}
+
+impl Loaded {
+    /// What a shell found in the way of having what the file names, each with its whole key and in words that begin with
+    /// it: as problems of the file are said, with their place where it is known.
+    #[must_use]
+    pub fn placed(&self, key: &str, words: &str) -> String {
+        match self.files.get(key) {
+            Some(at) => format!("{at}: {words}"),
+            None => words.to_owned(),
+        }
+    }
 }
 
 /// Reads `text`; `env` answers what a variable is set to.
@@ -151,11 +165,14 @@ pub fn load_with(
     }
     if reader.problems.is_empty() {
         defects::forget_some(&mut config);
-        Ok(Loaded { config, warnings: reader.warnings, not_in_effect: reader.not_in_effect })
+        Ok(Loaded { config, warnings: reader.warnings, not_in_effect: reader.not_in_effect, files: reader.files })
     } else {
         Err(Problems(reader.problems))
     }
 }
+
+const ADMITS_ANYBODY: &str = "there is no such section: requests are admitted without a key; list keys in \
+    `api_keys.keys`, or write `api_keys: {mode: permissive}` if that is meant";
 
 /// What static backends are for where the coordinator says what is served.
 fn beside_a_worker(config: &Config) -> &'static str {
@@ -204,6 +221,10 @@ fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> Config {
             "backends",
             "no worker section is enabled and no backend is named: there is nothing to serve",
         );
+    }
+    // Whoever writes `mode: permissive` knows it.
+    if asked == Asked::Plain && !config.backends.is_empty() && !root.has("api_keys") {
+        reader.warn(root.at, "api_keys", ADMITS_ANYBODY);
     }
     if asked != Asked::Plain && !config.backends.is_empty() {
         reader.warn(root.place("backends"), "backends", beside_a_worker(&config));

@@ -1,8 +1,8 @@
 //! Typed reading of the tree. Every problem is noted and reading goes on with the default, so that one pass finds all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::forms::Flaw;
+use super::forms::{self, Flaw};
 use super::keys::{self, Place};
 use super::problem::{Position, Problem, Warning};
 use super::suggest;
@@ -18,6 +18,7 @@ pub(super) struct Reader<'e> {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Warning>,
     pub(super) not_in_effect: Vec<Warning>,
+    pub(super) files: BTreeMap<String, Position>,
     /// Every key that was asked for, as [`keys::KEYS`] spells it; the table is tested against it.
     pub(super) asked: BTreeSet<String>,
 }
@@ -82,7 +83,14 @@ impl Scalar {
 
 impl<'e> Reader<'e> {
     pub(super) fn new(env: &'e dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, problems: Vec::new(), warnings: Vec::new(), not_in_effect: Vec::new(), asked: BTreeSet::new() }
+        Self {
+            env,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            not_in_effect: Vec::new(),
+            files: BTreeMap::new(),
+            asked: BTreeSet::new(),
+        }
     }
 
     pub(super) fn problem(
@@ -93,6 +101,12 @@ impl<'e> Reader<'e> {
         right: impl Into<String>,
     ) {
         self.problems.push(Problem { at, key: key.into(), wrong: wrong.into(), right: right.into() });
+    }
+
+    /// The value of `name`, which names a file that only a shell can look into.
+    pub(super) fn file(&mut self, section: &Section<'_>, name: &str) -> Option<String> {
+        self.files.insert(section.key(name), section.place(name));
+        self.value(section, name, forms::text)
     }
 
     pub(super) fn warn(&mut self, at: Position, key: impl Into<String>, text: impl Into<String>) {

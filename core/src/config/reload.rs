@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::Config;
 use super::server::{Admin, Server};
+use super::worker::WorkerConfig;
 use crate::defects::{Defect, has};
 
 /// What a reload comes to.
@@ -62,7 +63,7 @@ pub fn plan(running: &Config, read: Config) -> Plan {
         logging,
         journal,
     } = read;
-    let section = running.worker.as_ref().or(worker.as_ref()).map_or("appproxy_router", section_of);
+    let section = running.worker.as_ref().or(worker.as_ref()).map_or("appproxy_router", WorkerConfig::section);
     let old_keys = |name: &str| running.backends.iter().find(|old| *old.name == *name).map(|old| &old.api_key);
     let rekeyed = backends.iter().filter(|new| old_keys(&new.name).is_some_and(|old| *old != new.api_key));
     let rekeyed = rekeyed.map(|new| new.name.clone()).collect();
@@ -83,13 +84,6 @@ pub fn plan(running: &Config, read: Config) -> Plan {
     notes.restart.sort_unstable();
     notes.applied.sort_unstable();
     Plan { config, restart: notes.restart, applied: notes.applied, rekeyed }
-}
-
-fn section_of(worker: &super::worker::WorkerConfig) -> &'static str {
-    match worker.mode {
-        super::worker::Mode::Legacy(_) => "appproxy",
-        super::worker::Mode::Router(_) | super::worker::Mode::Plain => "appproxy_router",
-    }
 }
 
 fn plan_server(notes: &mut Notes, running: &Server, read: Server) -> Server {

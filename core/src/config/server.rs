@@ -144,8 +144,8 @@ fn read_bind(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<BindAddress>
 
 fn read_tls(reader: &mut Reader<'_>, server: &Section<'_>) -> Option<TlsFiles> {
     let section = reader.section(server, "tls");
-    let cert_file = reader.value(&section, "cert_file", forms::text);
-    let key_file = reader.value(&section, "key_file", forms::text);
+    let cert_file = reader.file(&section, "cert_file");
+    let key_file = reader.file(&section, "key_file");
     for (name, other) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
         if section.has(other) && !section.has(name) {
             let right = format!("give both, or leave {other} out for listeners without TLS");

@@ -53,6 +53,15 @@ pub struct WorkerConfig {
 }
 
 impl WorkerConfig {
+    /// The name of its section.
+    #[must_use]
+    pub const fn section(&self) -> &'static str {
+        match self.mode {
+            Mode::Legacy(_) => "appproxy",
+            Mode::Router(_) | Mode::Plain => "appproxy_router",
+        }
+    }
+
     /// What a plain router runs with: no coordinator is ever spoken to, and nothing but `mode` counts.
     #[must_use]
     pub fn plain() -> Self {

@@ -93,7 +93,7 @@ fn read_common(
     let api_secret = reader.required(section, "api_secret", api_secret, "give the coordinator's shared secret");
     let events_enabled = reader.value(section, "events_enabled", forms::boolean).unwrap_or(true);
     let redis_url = read_bus(reader, section, events_enabled);
-    let ca_file = reader.value(section, "ca_file", forms::text);
+    let ca_file = reader.file(section, "ca_file");
     let authority = reader.value(section, "authority", forms::text);
     let authority = reader.required(section, "authority", authority, "give the worker name that all nodes share");
     let hostname = reader.value(section, "hostname", forms::host);

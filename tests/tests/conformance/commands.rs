@@ -52,12 +52,41 @@ pub(crate) fn check_names_every_mistake_with_key_line_and_what_would_be_right(sh
     }
     let (code, _, problems) = check(shell, &scratch.path().join("nowhere.yaml"), &[]);
     assert!(code == Some(2) && problems.contains("nowhere.yaml"), "{code:?} {problems}");
+    files_that_cannot_be_had(shell, &scratch);
     // What `check` refuses, `run` refuses in the same words.
     let mut worker = shell.start("server:\n  bind_adress: x\n", &[]).unwrap();
     assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(2));
     worker.log().wait_for("server.bind_adress", PATIENCE);
     let usage = shell.command(["runn"]).unwrap().output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
+}
+
+/// `run` refuses them in the same words.
+fn files_that_cannot_be_had(shell: Shell, scratch: &Scratch) {
+    let notes = scratch.write("notes", "what somebody wrote down\n").unwrap();
+    let text = format!(
+        "server:\n  bind_address: \"127.0.0.1:8443\"\n  tls:\n    cert_file: /nowhere/cert.pem\n    key_file: {0}\njournal:\n  \
+         file: {0}\nappproxy_router:\n  enabled: true\n  coordinator_url: \"http://127.0.0.1:1\"\n  api_secret: s\n  \
+         authority: a\n  hostname: h\n  events_enabled: false\n  ca_file: /nowhere/ca.pem\n",
+        notes.display()
+    );
+    let (code, output, problems) = check(shell, &scratch.write("files.yaml", &text).unwrap(), &[]);
+    assert_eq!((code, output.as_str(), problems.lines().count()), (Some(2), "", 4), "{problems}");
+    let mut worker = shell.start(&text, &[]).unwrap();
+    assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(2));
+    for (line, key, file, right) in [
+        (4, "server.tls.cert_file", "/nowhere/cert.pem", "a readable PEM file"),
+        (5, "server.tls.key_file", "notes", "a private key in PEM form"),
+        (15, "appproxy_router.ca_file", "/nowhere/ca.pem", "a readable PEM file"),
+        (7, "journal.file", "notes", "a path of the journal's own"),
+    ] {
+        let said = problems.lines().find(|problem| problem.contains(key)).unwrap_or_default();
+        assert!(said.contains(&format!("line {line}")) && said.contains(file) && said.contains(right), "{problems}");
+        let words = said.split_once(": ").map_or("", |(_, words)| words);
+        worker.log().wait_for(words, PATIENCE);
+    }
+    let kept = std::fs::read_to_string(&notes).unwrap();
+    assert_eq!(kept, "what somebody wrote down\n");
 }
 
 pub(crate) fn check_accepts_the_examples_and_shows_them_without_their_secrets(shell: Shell) {
@@ -165,6 +194,8 @@ pub(crate) fn a_plain_router_without_keys_needs_none(shell: Shell) {
         puppet.port()
     );
     let worker = shell.start(&config, &[]).unwrap();
+    // Whoever meant to list keys hears of it.
+    worker.log().wait_for("admitted without a key", PATIENCE);
     let address = data_address(&worker);
     let mut client = chat("m").open(&address).unwrap();
     puppet.visit().answer("{}");
@@ -174,10 +205,14 @@ pub(crate) fn a_plain_router_without_keys_needs_none(shell: Shell) {
 pub(crate) fn an_address_that_is_taken_is_named_and_ends_it_with_1(shell: Shell) {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let config = format!("server:\n  bind_address: \"{address}\"\nadmin:\n  bind_address: \"127.0.0.1:0\"\n");
-    let mut worker = shell.start(&config, &[]).unwrap();
-    assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(1));
-    worker.log().wait_for(&address, PATIENCE);
+    for (server, admin, key) in
+        [(address.as_str(), "127.0.0.1:0", "server.bind_address"), ("127.0.0.1:0", &address, "admin.bind_address")]
+    {
+        let config = format!("server:\n  bind_address: \"{server}\"\nadmin:\n  bind_address: \"{admin}\"\n");
+        let mut worker = shell.start(&config, &[]).unwrap();
+        assert_eq!(worker.program().wait_exit(PATIENCE).code(), Some(1));
+        worker.log().wait_for(&format!("{key}: cannot listen at {address}"), PATIENCE);
+    }
 }
 
 /// Runs a line as it was printed, as somebody who pastes it into a shell.
@@ -202,6 +237,19 @@ fn has_curl() -> bool {
 pub(crate) fn every_line_that_the_demo_prints_works_as_pasted(shell: Shell) {
     every_line_works(shell, "router", paste_everything);
     a_demo_that_is_killed_leaves_no_redis_behind(shell);
+    a_demo_that_cannot_record_ends(shell);
+}
+
+fn a_demo_that_cannot_record_ends(shell: Shell) {
+    let scratch = Scratch::new("no journal").unwrap();
+    let notes = scratch.write("notes", "mine\n").unwrap();
+    for (file, words) in [(notes.as_path(), "is no journal"), (Path::new("/nowhere/journal"), "can be written")] {
+        let mut command = shell.command(["demo", "--port", "0", "--journal"]).unwrap();
+        let Output { status, stderr, .. } = command.arg(file).output().unwrap();
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(status.code() == Some(2) && said.contains(words) && said.contains(file.to_str().unwrap()), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine\n");
 }
 
 /// The same of the legacy worker.
@@ -262,6 +310,12 @@ fn paste_what_operators_ask(lines: &[String]) {
     let run = |what: &str| paste(&line_for(lines, what));
     assert!(run("what the worker counted").contains("appproxy_requests_total{model=\"demo-"));
     assert!(run("what the status page shows, as JSON").contains("\"desired_state_digest\""));
+    let out = || run("what the status page shows, as JSON").contains("\"health\":\"drained\"");
+    assert!(run("drain replica 1").contains("takes no new requests") && run("undrain it").contains("takes requests"));
+    run("drain replica 1");
+    wait::until("replica 1 to be out", PATIENCE, out);
+    run("undrain it");
+    wait::until("replica 1 to be back", PATIENCE, || !out());
     wait::until("the journal to have all of it", PATIENCE, || {
         run("what the worker heard so far").contains(": started\n")
     });

@@ -86,7 +86,7 @@ fn backends_with_aliases_and_default_addresses() {
     assert_eq!((second.url.as_str(), second.weight), ("https://api.anthropic.com", 1));
     assert_eq!(second.api_key.as_ref().map(|key| key.expose()), Some("12345"));
     assert_eq!(third.kind, BackendType::Generic);
-    assert_eq!(loaded.warnings.len(), 1);
+    assert_eq!(loaded.warnings.iter().filter(|warning| warning.key != "api_keys").count(), 1);
     assert!(
         loaded.warnings.iter().any(|warning| warning.to_string().starts_with("line 8, column")),
         "{:?}",
@@ -173,10 +173,29 @@ fn anchors_merges_and_variables_work() {
 }
 
 #[test]
+fn a_plain_router_that_admits_anybody_is_named_unless_the_file_says_so() {
+    let backends = "backends: [{name: b, url: \"http://b\", models: [m]}]\n";
+    for (section, warned) in [
+        ("", true),
+        ("api_keys:\n", true),
+        ("api_keys: {mode: permissive}", false),
+        ("api_keys: {keys: [{id: a, key: k}]}", false),
+    ] {
+        let loaded = loaded(&format!("{backends}{section}"));
+        let said = loaded.warnings.iter().any(|warning| {
+            warning.key == "api_keys"
+                && warning.text.contains("admitted without a key")
+                && warning.text.contains("mode")
+        });
+        assert_eq!(said, warned, "{section}: {:?}", loaded.warnings);
+    }
+}
+
+#[test]
 fn a_journal_without_a_control_plane_is_named() {
     let loaded = loaded("journal: {file: /tmp/j}\nbackends: [{name: b, url: \"http://b\", models: [m]}]");
     let named: Vec<_> = loaded.warnings.iter().map(|warning| warning.key.as_str()).collect();
-    assert_eq!(named, ["journal.file"]);
+    assert_eq!(named, ["api_keys", "journal.file"]);
     assert_eq!(loaded.not_in_effect, []);
 }
 

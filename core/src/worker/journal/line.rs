@@ -54,6 +54,21 @@ impl Head {
     }
 }
 
+/// How every head begins, of whatever version.
+const BEGINNING: &str = "{\"journal\":";
+
+/// Whether a file whose first bytes are these may be a journal: it is empty, or begins as a head does, which a crash may have
+/// cut. Other files are not to be renamed, let alone deleted, to make room for one. `beginning`: the first
+/// [`BEGINNING_BYTES`], or all there are.
+#[must_use]
+pub fn begins_as_journal(beginning: &[u8]) -> bool {
+    let compared = beginning.len().min(BEGINNING_BYTES);
+    beginning.get(..compared) == BEGINNING.as_bytes().get(..compared)
+}
+
+/// How much of a file tells a journal.
+pub const BEGINNING_BYTES: usize = BEGINNING.len();
+
 /// One input. Either `input` or `call` is there.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,3 +122,18 @@ impl fmt::Display for Damaged {
 }
 
 impl core::error::Error for Damaged {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_is_told_by_its_beginning() {
+        for journal in ["", "{", "{\"journ", "{\"journal\":", "{\"journal\":1,\"program\"", "{\"journal\":99}\n"] {
+            assert!(begins_as_journal(journal.as_bytes()), "{journal}");
+        }
+        for other in ["\n", "notes", "{}", "{\"journalled\":1}", "{\"n\":1}", "\0"] {
+            assert!(!begins_as_journal(other.as_bytes()), "{other}");
+        }
+    }
+}

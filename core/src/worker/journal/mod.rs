@@ -23,7 +23,7 @@ pub mod shown;
 
 pub use checkpoint::Checkpoint;
 pub use difference::Difference;
-pub use line::{Damaged, Head, VERSION};
+pub use line::{BEGINNING_BYTES, Damaged, Head, VERSION, begins_as_journal};
 pub use parts::{Order, PartBounds, Parts, make_room};
 pub use print::{Show, print};
 pub use record::Recorder;

@@ -9,7 +9,7 @@ use super::super::calls::Purpose;
 use super::super::input::Input;
 use super::super::output::{Command, Output};
 use super::changed::{Gone, restore};
-use super::line::{Damaged, Ended, Head, Line, VERSION};
+use super::line::{Damaged, Ended, Head, Line, VERSION, begins_as_journal};
 use super::shown;
 use crate::serving::ChangeSet;
 use crate::time::Now;
@@ -46,6 +46,9 @@ impl Replay {
     /// When the line is no head of this version.
     pub fn begin(head: &str) -> Result<Self, Damaged> {
         let damaged = |problem| Damaged { line: 1, problem };
+        if !begins_as_journal(head.as_bytes()) {
+            return Err(damaged(format!("not the head of a journal; {{\"journal\":{VERSION},...}} should be here")));
+        }
         let version = serde_json::from_str::<Version>(head).map_err(|error| {
             damaged(format!("not the head of a journal ({error}); {{\"journal\":{VERSION},...}} should be here"))
         })?;
