@@ -78,9 +78,7 @@ impl Shell {
     pub fn command<I: IntoIterator<Item: AsRef<OsStr>>>(self, args: I) -> io::Result<Command> {
         let mut command = process::clean_command(&self.binary()?);
         command.args(args);
-        if let Some(defect) = chosen_defect() {
-            command.env(appproxy_core::defects::VARIABLE, defect);
-        }
+        choose_defect(&mut command);
         Ok(command)
     }
 
@@ -149,6 +147,13 @@ impl Shell {
 #[must_use]
 pub fn chosen_defect() -> Option<String> {
     env::var(DEFECT_VARIABLE).ok().filter(|name| !name.is_empty())
+}
+
+/// Has the program that `command` runs in the end, such as a line for a shell, follow this run's defect.
+pub fn choose_defect(command: &mut Command) {
+    if let Some(defect) = chosen_defect() {
+        command.env(appproxy_core::defects::VARIABLE, defect);
+    }
 }
 
 #[cfg(test)]

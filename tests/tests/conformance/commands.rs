@@ -9,7 +9,7 @@ use appproxy_tests::process::Program;
 use appproxy_tests::puppet::Puppet;
 use appproxy_tests::repository;
 use appproxy_tests::scratch::Scratch;
-use appproxy_tests::shell::Shell;
+use appproxy_tests::shell::{Shell, choose_defect};
 use appproxy_tests::wait::{self, PATIENCE};
 use appproxy_tests::worker::Worker;
 use appproxy_tests::world::{chat, hash};
@@ -217,7 +217,9 @@ pub(crate) fn an_address_that_is_taken_is_named_and_ends_it_with_1(shell: Shell)
 
 /// Runs a line as it was printed, as somebody who pastes it into a shell.
 fn paste(line: &str) -> String {
-    let output = Command::new("bash").args(["-c", line]).output().expect("it starts");
+    let mut command = Command::new("bash");
+    choose_defect(&mut command);
+    let output = command.args(["-c", line]).output().expect("it starts");
     assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -326,6 +328,7 @@ fn paste_what_operators_ask(lines: &[String]) {
 fn a_second_node_joins(lines: &[String], scratch: &Scratch) {
     let here = |line: &str| {
         let mut bash = Command::new("bash");
+        choose_defect(&mut bash);
         bash.args(["-c", line]).current_dir(scratch.path());
         bash
     };
