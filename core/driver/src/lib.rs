@@ -8,7 +8,7 @@
 //! | `prober` | the backends' answers to probes |
 //! | `bus`, `publish` | Redis |
 //! | `journal` | the disk |
-//! | `listen`, `plane`, `pace` | connections of clients |
+//! | `listen`, `plane`, `pace`, `paced` | connections of clients |
 //! | `embedded` | requests on connections that are not ours |
 //! | `data`, `body`, `upload`, `unpacking`, `attempts`, `held`, `upstream`, `pool`, `lane`, `relay`, `tunnel` | one request: the client's body, a replica's answer, the client taking it |
 //! | `admin`, `observe`, `access_line`, `logs`, `failures`, `witness` | nothing; they say what happens |
@@ -47,8 +47,10 @@ mod membership;
 mod node;
 mod observe;
 mod pace;
+mod paced;
 mod part;
 #[cfg(test)]
+#[path = "tests/plain.rs"]
 mod plain;
 mod plane;
 mod pool;
