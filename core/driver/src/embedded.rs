@@ -21,6 +21,7 @@ use crate::part::Part;
 use crate::plane::{Answered, Arrival};
 use crate::runtime::Runtime;
 use crate::start::Running;
+use crate::switch::Turned;
 
 /// The data plane of a worker that runs, for requests that somebody else's server took. WebSockets need our own listeners.
 #[derive(Clone)]
@@ -59,19 +60,19 @@ impl<R: Runtime> core::fmt::Debug for Embedded<R> {
 /// What is woken when running requests are cut, as a connection of ours would be.
 struct Woken<T> {
     inner: T,
-    cut: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    cut: Option<Turned>,
     part: Part,
 }
 
 impl<T> Woken<T> {
     fn new<R: Runtime>(node: &Node<R>, inner: T) -> Self {
-        Self { inner, cut: Some(Box::pin(node.phases.cutting.turned())), part: Part::new() }
+        Self { inner, cut: Some(node.phases.cutting.turned()), part: Part::new() }
     }
 
     fn listen(&mut self, cx: &Context<'_>) {
         let Self { cut, part, .. } = self;
         if let Some(turned) = cut
-            && part.poll(cx, |cx| turned.as_mut().poll(cx)).is_ready()
+            && part.poll(cx, |cx| Pin::new(&mut *turned).poll(cx)).is_ready()
         {
             *cut = None;
         }
