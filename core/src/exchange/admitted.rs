@@ -9,13 +9,13 @@ use super::budget::RetryBudget;
 use super::choosing::{Choosing, Tries};
 use super::control::Node;
 use super::outcome::Outcome;
-use super::passage::Passage;
+use super::passage::Carried;
 use super::peek::Spelling;
 use crate::serving::PoolKey;
 
 /// A request that passed every gate. Nothing was sent yet.
 pub struct Admitted {
-    pub(super) passage: Box<Passage>,
+    pub(super) passage: Carried,
     /// The model asked for; `None`: none counts.
     pub(super) asked: Option<Arc<str>>,
     /// The model that is served: the one asked for, or one of its chain.

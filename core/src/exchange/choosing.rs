@@ -1,7 +1,7 @@
 //! A request between two attempts: which replica, of which model of the chain, and from when (data-plane 3.2-3.7, 9).
 
 use core::time::Duration;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use std::sync::Arc;
 
 use super::admitted::Admitted;
@@ -11,9 +11,9 @@ use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
 use super::control::Node;
 use super::denial::{Code, Denial};
-use super::outbound::{Payload, build, speaks};
+use super::outbound::{can_ask, replacement, speaks};
 use super::outcome::{AttemptRecord, Outcome, Trail};
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
@@ -36,8 +36,8 @@ pub struct Choosing {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
 pub enum Chosen {
-    /// To be sent.
-    Send(Attempt, Request<Payload>),
+    /// To be sent: [`Attempt::write_head`] and [`Attempt::payload`], or [`Attempt::request`].
+    Send(Attempt),
     /// Another model of the chain is up, with a pool of its own: choose again, with the shard of that pool.
     Elsewhere(Choosing),
     /// Every replica is at `routing.max_in_flight`.
@@ -126,15 +126,15 @@ impl Tries {
         &self.admitted.pool
     }
 
-    pub(super) const fn trail(&mut self) -> &mut Trail {
+    pub(super) fn trail(&mut self) -> &mut Trail {
         &mut self.admitted.passage.trail
     }
 
-    pub(super) const fn trail_so_far(&self) -> &Trail {
+    pub(super) fn trail_so_far(&self) -> &Trail {
         &self.admitted.passage.trail
     }
 
-    pub(super) fn into_passage(self) -> Box<Passage> {
+    pub(super) fn into_passage(self) -> Carried {
         self.admitted.passage
     }
 
@@ -197,7 +197,7 @@ impl Tries {
                     self.trail().attempts.pop();
                 }
                 match self.attempt(pick, same.fresh, node) {
-                    Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                    Ok(attempt) => return Ok(Chosen::Send(attempt)),
                     Err(tries) => self = tries,
                 }
                 continue;
@@ -211,7 +211,7 @@ impl Tries {
                 Choice::Picked(pick) => {
                     self.end_turn(selection);
                     match self.attempt(pick, false, node) {
-                        Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                        Ok(attempt) => return Ok(Chosen::Send(attempt)),
                         // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
                         Err(tries) => self = tries,
                     }
@@ -239,19 +239,21 @@ impl Tries {
     }
 
     #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
-    fn attempt(
+    pub(super) fn attempt(
         mut self,
         Pick { backend, ticket, target }: Pick,
         fresh: bool,
         node: Node<'_>,
-    ) -> Result<(Attempt, Request<Payload>), Self> {
+    ) -> Result<Attempt, Self> {
         let trail = self.trail();
         trail.backend = Some(backend.name.clone());
         trail.attempts.push(AttemptRecord::begun(backend.name.clone(), node.now.moment));
-        match target.and_then(|target| build(&self.admitted, &backend, &target, node.rules)) {
-            Some(request) => {
+        let new_name = replacement(&self.admitted, &backend, node.rules);
+        match target.filter(|target| can_ask(&self.admitted, &backend, target, new_name.as_deref())) {
+            Some(target) => {
                 let fresh = fresh || !self.replayable(node.rules);
-                Ok((Attempt { tries: self, backend, ticket, sent: node.now.moment, fresh }, request))
+                let (sent, forward_credentials) = (node.now.moment, node.rules.forward_credentials);
+                Ok(Attempt { tries: self, backend, ticket, sent, fresh, target, new_name, forward_credentials })
             }
             None => {
                 self.trail().settle(AttemptEnd::NotConnected);

@@ -12,7 +12,7 @@ use super::denial::Denial;
 use super::gemini;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::peek::{self, Peek};
 use super::surface::Destination;
 use crate::defects::{Defect, has};
@@ -21,12 +21,12 @@ use crate::defects::{Defect, has};
 #[derive(Debug)]
 #[must_use = "a request goes on by `route`"]
 pub struct Gated {
-    passage: Box<Passage>,
+    passage: Carried,
     max_body_size: u64,
 }
 
 impl Gated {
-    pub(super) const fn new(passage: Box<Passage>, max_body_size: u64) -> Self {
+    pub(super) const fn new(passage: Carried, max_body_size: u64) -> Self {
         Self { passage, max_body_size }
     }
 
@@ -38,7 +38,7 @@ impl Gated {
 
     /// What is known of the request.
     #[must_use]
-    pub const fn trail(&self) -> &Trail {
+    pub fn trail(&self) -> &Trail {
         &self.passage.trail
     }
 
@@ -51,7 +51,7 @@ impl Gated {
     /// The body broke off: the client went away, or closed its side too soon.
     #[must_use]
     pub fn broken_off(self) -> Box<Answer> {
-        Answer::broken_off(self.passage.trail)
+        Answer::broken_off(self.passage.end())
     }
 
     /// The client went away.
@@ -63,7 +63,7 @@ impl Gated {
     /// Whether the body comes packed, so that [`Self::route`] has much to do: up to [`Self::max_body_size`] bytes are
     /// unpacked there.
     #[must_use]
-    pub const fn is_packed(&self) -> bool {
+    pub fn is_packed(&self) -> bool {
         self.passage.coding.is_some()
     }
 

@@ -183,7 +183,11 @@ impl World {
                 file_refused: false,
             };
             match choosing.choose(&mut self.selection, node)? {
-                Chosen::Send(attempt, request) => return Ok((attempt, request)),
+                Chosen::Send(attempt) => {
+                    let request = attempt.request();
+                    assert_head(&attempt, &request);
+                    return Ok((attempt, request));
+                }
                 Chosen::Elsewhere(next) => choosing = next,
                 Chosen::Queue(queued) => panic!("has to wait: {queued:?}"),
             }
@@ -221,6 +225,26 @@ impl World {
             Err(answer) => said(&answer),
         }
     }
+}
+
+/// Both ways to a request's head say the same.
+pub(crate) fn assert_head(attempt: &Attempt, request: &Request<Payload>) {
+    let mut written = Vec::new();
+    attempt.write_head(&mut written);
+    let mut lines = [httparse::EMPTY_HEADER; 64];
+    let mut read = httparse::Request::new(&mut lines);
+    let ended = read.parse(&written).unwrap();
+    assert_eq!(ended, httparse::Status::Complete(written.len()), "{}", written.escape_ascii());
+    assert_eq!(read.method, Some(request.method().as_str()));
+    assert_eq!(read.path, request.uri().path_and_query().map(|path| path.as_str()));
+    let mut lines: Vec<(&str, &[u8])> = read.headers.iter().map(|line| (line.name, line.value)).collect();
+    lines.retain(|line| !attempt.is_chunked() || *line != ("transfer-encoding", b"chunked"));
+    let mut wanted: Vec<(&str, &[u8])> =
+        request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    // The order of lines of one name counts, that of names does not.
+    lines.sort_by_key(|line| line.0);
+    wanted.sort_by_key(|line| line.0);
+    assert_eq!(lines, wanted);
 }
 
 /// Status and code of an answer.

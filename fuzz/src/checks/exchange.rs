@@ -66,7 +66,10 @@ fn sent(parts: Parts, from: u8, body: &[u8]) -> Result<Sent, (u16, Bytes)> {
 fn first_attempt(admitted: Admitted) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
     let choosing = admitted.begin(&mut RetryBudget::default(), WORLD.node());
     match choosing.choose(&mut Selection::new(), WORLD.node())? {
-        Chosen::Send(attempt, request) => Ok((attempt, request)),
+        Chosen::Send(attempt) => {
+            let request = attempt.request();
+            Ok((attempt, request))
+        }
         Chosen::Elsewhere(_) | Chosen::Queue(_) => panic!("no chains and no queues here"),
     }
 }
