@@ -67,7 +67,7 @@ impl World {
     }
 
     /// From a request's head and body to the replica it goes to, and what is written to it.
-    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<(Attempt, Payload)> {
+    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Decided> {
         let Self { rules, view, control, ledger, selection, budget, draws, connection, head: written } = self;
         let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
         let node = Node { rules, view, control, now, file_refused: false };
@@ -78,7 +78,16 @@ impl World {
         written.clear();
         attempt.write_head(written);
         let payload = attempt.payload();
-        Some((attempt, payload))
+        Some(Decided(Some(attempt), payload))
+    }
+}
+
+/// What is to be sent. Ends as every attempt does: its connection's next request finds the room of this one.
+pub(crate) struct Decided(Option<Attempt>, #[expect(dead_code, reason = "what a shell would send")] Payload);
+
+impl Drop for Decided {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Attempt::gone));
     }
 }
 

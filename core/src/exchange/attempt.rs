@@ -89,7 +89,7 @@ impl Attempt {
 
     /// As [`Choosing::pool`].
     #[must_use]
-    pub const fn pool(&self) -> &PoolKey {
+    pub fn pool(&self) -> &PoolKey {
         self.tries.pool()
     }
 

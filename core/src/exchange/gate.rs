@@ -6,6 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use std::sync::Arc;
 
+use super::admitted::Wanted;
 use super::answer::Answer;
 use super::connection::Connection;
 use super::control::Node;
@@ -100,6 +101,7 @@ impl Gate {
             boundary,
             coding,
             entropy,
+            wanted: Wanted::default(),
         });
         Ok(Self { passage, client })
     }
@@ -215,7 +217,7 @@ pub(super) fn rate_denial(limit: u32, reset: u32) -> Denial {
 
 fn client_of(parts: &Parts, peer: Peer, trusted: bool, node: Node<'_>) -> Option<IpAddr> {
     if !trusted {
-        return client_address(peer, &node.rules.trusted_proxies, []);
+        return peer.address();
     }
     // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
     let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
-use super::admitted::{Admitted, Place, Streamed};
+use super::admitted::{Admitted, Place, Streamed, Wanted};
 use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
@@ -84,7 +84,10 @@ impl Gated {
     /// The refusal.
     pub fn stream(self, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
         let streamed = Streamed::of(&self.passage.parts.headers);
-        self.route(Bytes::new(), node).map(|admitted| Admitted { streamed, ..admitted })
+        self.route(Bytes::new(), node).map(|mut admitted| {
+            admitted.passage.wanted.streamed = streamed;
+            admitted
+        })
     }
 
     /// Unpacks the body, finds the model and decides whether it may be used.
@@ -135,7 +138,7 @@ impl Gated {
         let key = affinity::key(node.rules.strategy, &body);
         let spread = sticky.or_else(|| (key != 0).then_some(key)).unwrap_or(*entropy);
         let (model, pool, siblings) = match holder.grant(asked.as_ref(), spread, node) {
-            Ok(granted) => (granted.model, granted.pool.key.clone(), granted.siblings),
+            Ok(granted) => (granted.model, granted.pool, granted.siblings),
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };
         if !model.is_empty() {
@@ -144,9 +147,12 @@ impl Gated {
             }
             trail.known_model = true;
         }
+        let mut passage = self.passage;
+        let (granted, pool) = (Some((node.view.generation, pool.clone())), pool.key.clone());
         let streamed = None;
-        let passage = self.passage;
-        Ok(Admitted { passage, asked, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
+        passage.wanted =
+            Wanted { asked, model, pool, granted, siblings, body, streamed, place, named, key, sticky, spread };
+        Ok(Admitted { passage })
     }
 
     fn peek<'a>(&self, body: &'a [u8]) -> Result<Option<Peek<'a>>, Denial> {

@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use http::{Request, Uri};
 use std::sync::Arc;
 
-use super::admitted::{Admitted, Streamed};
+use super::admitted::Streamed;
 use super::attempt::Attempt;
 use super::gemini;
 use super::headers;
@@ -72,17 +72,17 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
 }
 
 /// Whether a request for this path can be made at all.
-pub(super) fn can_ask(admitted: &Admitted, backend: &Backend, target: &Target, new_name: Option<&str>) -> bool {
-    match path_as_it_came(admitted, new_name) {
+pub(super) fn can_ask(passage: &Passage, backend: &Backend, target: &Target, new_name: Option<&str>) -> bool {
+    match path_as_it_came(passage, new_name) {
         Some(path) if backend.base_before(path.path()).is_empty() => true,
-        _ => path_for(admitted, new_name).is_some_and(|path| backend.uri_at(target, &path).is_some()),
+        _ => path_for(passage, new_name).is_some_and(|path| backend.uri_at(target, &path).is_some()),
     }
 }
 
 /// The client's own path, unless the name in it is to be another.
-fn path_as_it_came<'a>(admitted: &'a Admitted, new_name: Option<&str>) -> Option<&'a PathAndQuery> {
-    let renamed = new_name.is_some() && matches!(admitted.passage.destination, Destination::PathModel { .. });
-    admitted.passage.parts.uri.path_and_query().filter(|_| !renamed)
+fn path_as_it_came<'a>(passage: &'a Passage, new_name: Option<&str>) -> Option<&'a PathAndQuery> {
+    let renamed = new_name.is_some() && matches!(passage.destination, Destination::PathModel { .. });
+    passage.parts.uri.path_and_query().filter(|_| !renamed)
 }
 
 impl Attempt {
@@ -95,29 +95,29 @@ impl Attempt {
     /// The request's body; [`Payload::is_empty`] for one that goes on as it comes.
     #[must_use]
     pub fn payload(&self) -> Payload {
-        payload(&self.tries.admitted, self.new_name.as_deref())
+        payload(self.tries.passage(), self.new_name.as_deref())
     }
 
     /// Whether the body goes in chunks: it goes on as it comes, and nobody said how long it is.
     #[must_use]
-    pub const fn is_chunked(&self) -> bool {
-        matches!(self.tries.admitted.streamed, Some(Streamed { length: None }))
+    pub fn is_chunked(&self) -> bool {
+        matches!(self.tries.passage().wanted.streamed, Some(Streamed { length: None }))
     }
 
     /// Writes the request's head as HTTP/1.1, the empty line included, behind what is in `to`.
     pub fn write_head(&self, to: &mut Vec<u8>) {
-        let admitted = &self.tries.admitted;
-        let Passage { trail, .. } = &*admitted.passage;
+        let passage = self.tries.passage();
+        let Passage { trail, .. } = passage;
         to.reserve(HEAD_ROOM);
         to.extend_from_slice(trail.method.as_str().as_bytes());
         to.push(b' ');
-        match path_as_it_came(admitted, self.new_name.as_deref()) {
+        match path_as_it_came(passage, self.new_name.as_deref()) {
             Some(path) => {
                 to.extend_from_slice(self.backend.base_before(path.path()).as_bytes());
                 to.extend_from_slice(path.as_str().as_bytes());
             }
             None => {
-                let path = path_for(admitted, self.new_name.as_deref());
+                let path = path_for(passage, self.new_name.as_deref());
                 let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
                 let path = uri.as_ref().and_then(Uri::path_and_query).map_or("/", PathAndQuery::as_str);
                 to.extend_from_slice(path.as_bytes());
@@ -138,8 +138,8 @@ impl Attempt {
     /// chunks, which is for the client to say.
     #[must_use]
     pub fn request(&self) -> Request<Payload> {
-        let admitted = &self.tries.admitted;
-        let Passage { parts, .. } = &*admitted.passage;
+        let passage = self.tries.passage();
+        let Passage { parts, .. } = passage;
         let mut headers = HeaderMap::with_capacity(parts.headers.len() + ADDED);
         headers.insert(HOST, self.target.host().clone());
         self.each_line(|name, value| {
@@ -148,7 +148,7 @@ impl Attempt {
         if let Some(length) = self.length() {
             headers.insert(CONTENT_LENGTH, headers::content_length(&parts.headers, length));
         }
-        let path = path_for(admitted, self.new_name.as_deref());
+        let path = path_for(passage, self.new_name.as_deref());
         let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
         let mut request = Request::new(self.payload());
         request.method_mut().clone_from(&parts.method);
@@ -160,7 +160,7 @@ impl Attempt {
 
     /// Every line but `Host` and the length.
     fn each_line(&self, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
-        let Passage { parts, trail, connection, facts, trusted, .. } = &*self.tries.admitted.passage;
+        let Passage { parts, trail, connection, facts, trusted, .. } = self.tries.passage();
         // What opens one circuit is no business of whatever stands in for it, and a configured credential replaces the
         // client's.
         let theirs = trail.fallback.is_none() && self.backend.credential.is_none();
@@ -174,7 +174,7 @@ impl Attempt {
             options: facts.options,
         };
         onward.each(&parts.headers, &mut say);
-        if self.tries.admitted.passage.asks_upgrade() {
+        if self.tries.passage().asks_upgrade() {
             ASK_UPGRADE.iter().for_each(|(name, value)| say(name, value));
         }
         if let Some((name, value)) = self.backend.credential_header() {
@@ -184,15 +184,15 @@ impl Attempt {
 
     /// Bytes of the body; `None`: there is none to speak of, or nobody knows.
     fn length(&self) -> Option<u64> {
-        let admitted = &self.tries.admitted;
-        match admitted.streamed {
+        let passage = self.tries.passage();
+        match passage.wanted.streamed {
             Some(Streamed { length }) => length,
             None => {
-                let bytes = match (&self.new_name, &admitted.place) {
-                    (None, _) => admitted.body.len(),
+                let bytes = match (&self.new_name, &passage.wanted.place) {
+                    (None, _) => passage.wanted.body.len(),
                     _ => self.payload().len(),
                 };
-                if bytes == 0 && admitted.passage.parts.method.is_safe() { None } else { u64::try_from(bytes).ok() }
+                if bytes == 0 && passage.parts.method.is_safe() { None } else { u64::try_from(bytes).ok() }
             }
         }
     }
@@ -204,34 +204,41 @@ fn authority_of(uri: &Uri) -> Option<HeaderValue> {
 
 /// The name to put in the place of the one asked for: the one that is served, or the backend's own when it is known not to
 /// list the one asked for.
-pub(super) fn replacement(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Arc<str>> {
+pub(super) fn replacement(passage: &Passage, backend: &Backend, rules: &ExchangeRules) -> Option<Arc<str>> {
     let own = match rules.rewrite_model {
-        RewriteModel::Auto => backend.own_name(&admitted.model),
+        RewriteModel::Auto => backend.own_name(&passage.wanted.model),
         RewriteModel::Never => None,
     };
-    let served = || admitted.asked.as_ref().is_some_and(|asked| *asked != admitted.model).then_some(&admitted.model);
+    let served = || {
+        passage
+            .wanted
+            .asked
+            .as_ref()
+            .is_some_and(|asked| *asked != passage.wanted.model)
+            .then_some(&passage.wanted.model)
+    };
     own.or_else(served).cloned()
 }
 
-fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
-    let body = &admitted.body;
-    if let (false, Some(name)) = (admitted.named.is_empty(), new_name) {
-        return Payload::whole(gemini::renamed(body, &admitted.named, name));
+fn payload(passage: &Passage, new_name: Option<&str>) -> Payload {
+    let body = &passage.wanted.body;
+    if let (false, Some(name)) = (passage.wanted.named.is_empty(), new_name) {
+        return Payload::whole(gemini::renamed(body, &passage.wanted.named, name));
     }
-    let (Some(place), Some(name)) = (&admitted.place, new_name) else { return Payload::whole(body.clone()) };
+    let (Some(place), Some(name)) = (&passage.wanted.place, new_name) else { return Payload::whole(body.clone()) };
     if place.span.start > place.span.end || place.span.end > body.len() {
         return Payload::whole(body.clone());
     }
-    let name = match (place.spelling, &admitted.passage.boundary) {
+    let name = match (place.spelling, &passage.boundary) {
         (Spelling::Part, Some(boundary)) => multipart::model_part(boundary, name),
         (spelling, _) => spelling.write(name),
     };
     Payload { frames: [body.slice(..place.span.start), Bytes::from(name), body.slice(place.span.end..)] }
 }
 
-fn path_for(admitted: &Admitted, new_name: Option<&str>) -> Option<PathAndQuery> {
-    let uri = &admitted.passage.parts.uri;
-    match (&admitted.passage.destination, new_name) {
+fn path_for(passage: &Passage, new_name: Option<&str>) -> Option<PathAndQuery> {
+    let uri = &passage.parts.uri;
+    match (&passage.destination, new_name) {
         (Destination::PathModel { verb, .. }, Some(name)) => {
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             PathAndQuery::try_from(format!("/v1beta/models/{}{verb}{query}", encode_segment(name))).ok()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::exchange::Admitted;
 use crate::exchange::choosing::Tries;
 use crate::exchange::load::{Loads, Ticket};
 use crate::exchange::selection::Pick;

@@ -5,6 +5,7 @@ use core::ops::{Deref, DerefMut};
 use http::request::Parts;
 use std::sync::{Arc, Mutex};
 
+use super::admitted::Wanted;
 use super::answer::Answer;
 use super::connection::Connection;
 use super::denial::Denial;
@@ -31,6 +32,8 @@ pub(super) struct Passage {
     pub(super) coding: Option<Coding>,
     /// What this request decides by chance.
     pub(super) entropy: u64,
+    /// Nothing until it is admitted.
+    pub(super) wanted: Wanted,
 }
 
 /// A passage in its room. Moved from state to state, a dozen times: a move is a pointer's. The room goes back to the

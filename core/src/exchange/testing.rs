@@ -131,6 +131,7 @@ impl World {
 
     /// The same, after an operator drained these backends.
     pub(crate) fn show_drained(&mut self, desired: &mut Desired, backends: &[Arc<str>]) {
+        let before = self.view.generation;
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
         self.view = serving.update(desired, &touched).unwrap().view;
@@ -141,6 +142,10 @@ impl World {
         if let Some(update) = serving.update(desired, &touched) {
             self.view = update.view;
         }
+        // A worker never numbers two views alike.
+        let mut view = (*self.view).clone();
+        view.generation.0 += before.0;
+        self.view = Arc::new(view);
     }
 
     pub(crate) fn node(&self) -> Node<'_> {
