@@ -270,7 +270,8 @@ fn body_of(passage: &Passage, limit: u64) -> Result<(Option<Arc<str>>, Option<Co
     let Passage { parts, facts, .. } = passage;
     fitting_length(facts, limit)?;
     let coding = if facts.packed { Coding::of(&parts.headers)? } else { None };
-    let boundary = match parts.headers.get(CONTENT_TYPE).filter(|_| facts.may_be_form) {
+    let kind = if facts.may_be_form { parts.headers.get(CONTENT_TYPE) } else { None };
+    let boundary = match kind {
         Some(kind) => multipart::boundary(kind.as_bytes())?.map(Arc::from),
         None => None,
     };
