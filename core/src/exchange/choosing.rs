@@ -34,7 +34,6 @@ pub struct Choosing {
 
 /// What a choice comes to.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
 pub enum Chosen {
     /// To be sent: [`Attempt::write_head`] and [`Attempt::payload`], or [`Attempt::request`].
     Send(Attempt),
@@ -159,7 +158,6 @@ impl Tries {
 
     /// What comes after a failed attempt: another candidate, else another model of the chain, else the same replica when
     /// it is all there is and `may_wait`.
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     pub(super) fn further(
         mut self,
         budget: &mut RetryBudget,
@@ -242,7 +240,6 @@ impl Tries {
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     pub(super) fn attempt(
         mut self,
         Pick { backend, ticket, target }: Pick,

@@ -101,7 +101,6 @@ impl Tries {
 
     /// Joins the queue, or waits on; gives the state back when there is no waiting: queues are off or full, its time is
     /// over, or it had to make room.
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     pub(super) fn wait(mut self, selection: &mut Selection, node: Node<'_>) -> Result<Queued, Self> {
         let now = node.now.moment;
         let key = self.trail().key.clone();
