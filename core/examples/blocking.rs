@@ -90,7 +90,7 @@ impl Shell {
             choosing = match chosen {
                 Chosen::Elsewhere(next) => next,
                 Chosen::Queue(queued) => queued.again(),
-                Chosen::Send(attempt, request) => match ask_http(request.map(|body| body.into_frames().concat())) {
+                Chosen::Send(attempt) => match ask_http(attempt.request().map(|body| body.into_frames().concat())) {
                     Ok((head, body)) => match self.see(|seen| attempt.head(head, &mut self.states.budget(), seen))? {
                         Head::Commit(mut committed, head) => {
                             committed.passed(&body);

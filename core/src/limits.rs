@@ -40,6 +40,10 @@ pub const CONFIG_BYTES: usize = 1024 * 1024;
 /// Bytes of an `x-request-id` that is kept. Beyond: a new one is made.
 pub const REQUEST_ID_BYTES: usize = 128;
 
+/// Bytes of a key that a connection remembers, so that the next request with it need not be hashed. Longer ones are hashed
+/// each time.
+pub const REMEMBERED_KEY_BYTES: usize = 256;
+
 /// Bytes of a multipart boundary (RFC 2046 allows 70). Beyond: 400 `invalid_request`.
 pub const MULTIPART_BOUNDARY_BYTES: usize = 70;
 

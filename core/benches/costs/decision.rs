@@ -7,7 +7,7 @@ use appproxy_core::access::rate_ledger::RateLedger;
 use appproxy_core::desired::Rules;
 use appproxy_core::exchange::selection::Selection;
 use appproxy_core::exchange::{
-    Chosen, Connection, Control, ExchangeRules, Gate, KeyGate, Node, RetryBudget, token_hash,
+    Attempt, Chosen, Connection, Control, ExchangeRules, Gate, KeyGate, Node, Payload, RetryBudget, token_hash,
 };
 use appproxy_core::secret::Secret;
 use appproxy_core::seed::{Draws, Seed};
@@ -31,6 +31,8 @@ pub(crate) struct World {
     budget: RetryBudget,
     draws: Draws,
     connection: Connection,
+    /// What a shell writes to the replica; kept from one request to the next.
+    head: Vec<u8>,
 }
 
 impl World {
@@ -60,19 +62,32 @@ impl World {
             budget: RetryBudget::new(),
             draws: Draws::new(Seed::from_number(7)),
             connection: Connection::new(Peer::Ip([192, 0, 2, 1].into()), false),
+            head: Vec::new(),
         }
     }
 
-    /// From a request's head and body to the replica it goes to.
-    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Chosen> {
-        let Self { rules, view, control, ledger, selection, budget, draws, connection } = self;
+    /// From a request's head and body to the replica it goes to, and what is written to it.
+    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Decided> {
+        let Self { rules, view, control, ledger, selection, budget, draws, connection, head: written } = self;
         let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
         let node = Node { rules, view, control, now, file_refused: false };
         let connection = connection.clone();
         let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
-        let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok();
-        assert!(matches!(chosen, Some(Chosen::Send(..))), "the request is let through and sent");
-        chosen
+        let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok()?;
+        let Chosen::Send(attempt) = chosen else { panic!("the request is let through and sent") };
+        written.clear();
+        attempt.write_head(written);
+        let payload = attempt.payload();
+        Some(Decided(Some(attempt), payload))
+    }
+}
+
+/// What is to be sent. Ends as every attempt does: its connection's next request finds the room of this one.
+pub(crate) struct Decided(Option<Attempt>, #[expect(dead_code, reason = "what a shell would send")] Payload);
+
+impl Drop for Decided {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Attempt::gone));
     }
 }
 

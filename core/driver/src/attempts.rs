@@ -16,10 +16,11 @@ use http_body_util::{BodyExt, Limited};
 
 use crate::body::Stopped;
 use crate::held::Held;
-use crate::lane::Answering;
+use crate::lane::{Answering, Asking};
 use crate::node::Node;
 use crate::runtime::{Runtime, Timer};
-use crate::upload::{Sent, Upload};
+use crate::upload::Upload;
+use crate::upstream::To;
 
 /// A replica's answer that goes to the client.
 pub(crate) struct Begun<R: Runtime> {
@@ -45,8 +46,8 @@ pub(crate) async fn answered<R: Runtime>(
             choosing = Held::new(node, began, choosing).through(pin!(wait)).await?.0;
         }
         let pool = choosing.pool().clone();
-        let (attempt, request) = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
-            Chosen::Send(attempt, request) => (attempt, request),
+        let attempt = match node.see(|seen| choosing.choose(&mut node.states.selection(&pool), seen))? {
+            Chosen::Send(attempt) => attempt,
             Chosen::Elsewhere(next) => {
                 choosing = next;
                 continue;
@@ -57,12 +58,9 @@ pub(crate) async fn answered<R: Runtime>(
             }
         };
         let (freeing, upstream) = (Freeing::of(node, &pool), node.upstream());
-        let (name, patience) = (attempt.backend().name.clone(), node.rules().first_byte_timeout);
-        let request = request.map(|payload| match &upload {
-            Some(upload) => upload.body(),
-            None => Sent::Kept(payload.into()),
-        });
-        let sending = upstream.send(&name, request, patience, upload.as_ref(), attempt.needs_fresh_connection());
+        let to = To::of(&attempt);
+        let patience = node.rules().first_byte_timeout;
+        let sending = upstream.send(&to, Asking::of(&attempt, upload.as_ref()), patience, upload.as_ref());
         let (attempt, sent) = Held::new(node, began, attempt).through(pin!(sending)).await?;
         choosing = match sent {
             Ok(response) => {

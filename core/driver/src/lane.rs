@@ -10,11 +10,11 @@ use std::error::Error;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use appproxy_core::exchange::Origin;
 use appproxy_core::exchange::http1::{Framed, HeadReader, Malformed, write_head};
+use appproxy_core::exchange::{Attempt, Origin};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use rustls::ClientConfig;
 
@@ -23,7 +23,7 @@ use crate::part::Part;
 use crate::pool::Slot;
 use crate::runtime::Runtime;
 use crate::stream::Stream;
-use crate::upload::Sent;
+use crate::upload::{Sent, Upload};
 
 /// What is read in one go at first, and at most.
 const ROOM: usize = 4 * 1024;
@@ -63,10 +63,41 @@ impl Error for Broken {
     }
 }
 
+/// A request as it goes out.
+pub(crate) struct Asking<R: Runtime> {
+    method: Method,
+    head: Vec<u8>,
+    body: Sent<R>,
+}
+
+impl<R: Runtime> Asking<R> {
+    /// That of an attempt, with the body that goes through as it comes if it does.
+    pub(crate) fn of(attempt: &Attempt, upload: Option<&Upload<R>>) -> Self {
+        let mut head = Vec::new();
+        attempt.write_head(&mut head);
+        let mut body = match upload {
+            Some(upload) => upload.body(),
+            None => Sent::Kept(attempt.payload().into()),
+        };
+        if attempt.is_chunked() {
+            body.chunk();
+        }
+        Self { method: attempt.trail().method().clone(), head, body }
+    }
+
+    /// One of our own: whoever asks makes the whole of it.
+    fn whole(mut request: Request<Sent<R>>) -> Self {
+        let chunked = state_length(&mut request);
+        let mut head = Vec::new();
+        write_head(&request, chunked, &mut head);
+        Self { method: request.method().clone(), head, body: request.into_body() }
+    }
+}
+
 /// A request that met no answer; given back when not a byte of it was sent.
 pub(crate) struct Unanswered<R: Runtime> {
     pub(crate) error: Broken,
-    pub(crate) unsent: Option<Request<Sent<R>>>,
+    pub(crate) unsent: Option<Asking<R>>,
     /// Bytes of an answer came.
     pub(crate) heard: bool,
 }
@@ -79,10 +110,9 @@ struct Open<R: Runtime> {
     /// What the replica said and nobody took yet.
     read: BytesMut,
     room: usize,
-    /// The head of the running request, and how much of it is sent.
-    head: Vec<u8>,
+    /// The running request, and how much of its head is sent.
+    sending: Option<Asking<R>>,
     sent: usize,
-    sending: Option<Request<Sent<R>>>,
     /// Sending met an error: what the replica says may still be an answer.
     deaf: bool,
     /// Rung by what happens while nobody polls it.
@@ -92,9 +122,8 @@ struct Open<R: Runtime> {
 impl<R: Runtime> Open<R> {
     /// Sends what there is to send; pending until all is sent.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        let Self { io, head, sent, sending, .. } = self;
-        let Some(request) = sending else { return Poll::Ready(Ok(())) };
-        let body = request.body_mut();
+        let Self { io, sent, sending, .. } = self;
+        let Some(Asking { head, body, .. }) = sending else { return Poll::Ready(Ok(())) };
         loop {
             let rest = head.get(*sent..).unwrap_or_default();
             // The head goes first: a body that comes from a client is not touched before it.
@@ -156,7 +185,7 @@ impl<R: Runtime> Open<R> {
     fn poll_head(
         &mut self,
         reader: &mut HeadReader,
-        method: &http::Method,
+        method: &Method,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Response<()>, Framed), Broken>> {
         self.send_on(cx)?;
@@ -176,22 +205,16 @@ impl<R: Runtime> Open<R> {
 impl<R: Runtime> Lane<R> {
     /// Speaks HTTP over `io`.
     pub(crate) fn open(io: Io<R>) -> Self {
-        let (read, head, bell) = (BytesMut::new(), Vec::new(), Part::new());
-        Self(Box::new(Open { io, read, room: ROOM, head, sent: 0, sending: None, deaf: false, bell }))
+        let (read, bell) = (BytesMut::new(), Part::new());
+        Self(Box::new(Open { io, read, room: ROOM, sending: None, sent: 0, deaf: false, bell }))
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn ask(
-        mut self,
-        mut request: Request<Sent<R>>,
-    ) -> Result<(Self, Response<Framed>), Box<Unanswered<R>>> {
+    pub(crate) async fn ask(mut self, asking: Asking<R>) -> Result<(Self, Response<Framed>), Box<Unanswered<R>>> {
         let open = &mut *self.0;
-        let chunked = state_length(&mut request);
-        open.head.clear();
+        let method = asking.method.clone();
         open.sent = 0;
-        write_head(&request, chunked, &mut open.head);
-        let method = request.method().clone();
-        open.sending = Some(request);
+        open.sending = Some(asking);
         let mut reader = HeadReader::default();
         match poll_fn(|cx| open.poll_head(&mut reader, &method, cx)).await {
             Ok((head, framed)) => Ok((self, head.map(|()| framed))),
@@ -253,7 +276,7 @@ pub(crate) async fn once<R: Runtime>(
     let Some(origin) = Origin::of(request.uri()) else { return Err("neither http nor https".into()) };
     Origin::form(&mut request);
     let lane = Lane::open(dial::connect(&origin, tls, limit).await?);
-    let (lane, response) = lane.ask(request).await.map_err(|unanswered| unanswered.error)?;
+    let (lane, response) = lane.ask(Asking::whole(request)).await.map_err(|unanswered| unanswered.error)?;
     Ok(response.map(|framed| Answering::new(framed, lane, None)))
 }
 

@@ -6,21 +6,37 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use appproxy_core::exchange::{FailStage, Failure, Origin};
+use appproxy_core::desired::{Backend, Target};
+use appproxy_core::exchange::{Attempt, FailStage, Failure, Origin};
 use appproxy_core::worker::TransportFailure;
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use http::{Request, Response};
+use http::Response;
 use rustls::ClientConfig;
 
 use crate::clock::Clock;
 use crate::dial;
 use crate::failures::classify_io;
-use crate::lane::{Answering, Broken, Lane, Unanswered};
+use crate::lane::{Answering, Asking, Broken, Lane, Unanswered};
 use crate::pool::{self, Pool, Slot};
 use crate::runtime::Runtime;
 use crate::tls;
-use crate::upload::{Sent, Upload};
+use crate::upload::Upload;
+
+/// The replica of an attempt.
+pub(crate) struct To {
+    backend: Arc<Backend>,
+    target: Arc<Target>,
+    /// Over a connection of its own.
+    fresh: bool,
+}
+
+impl To {
+    pub(crate) fn of(attempt: &Attempt) -> Self {
+        let (backend, target) = (attempt.backend().clone(), attempt.target().clone());
+        Self { backend, target, fresh: attempt.needs_fresh_connection() }
+    }
+}
 
 /// A client of all replicas. Cheap to clone.
 #[derive(Clone)]
@@ -42,18 +58,17 @@ impl<R: Runtime> Upstream<R> {
         self.pool.forget(backends);
     }
 
-    /// Sends a request to `backend`; the answer is its head, with a body that is read as the client takes it. Dropping
-    /// either closes the connection. `fresh`: over a connection of its own. `patience`: for the head of the answer.
+    /// Sends a request; the answer is its head, with a body that is read as the client takes it. Dropping either closes
+    /// the connection. `patience`: for the head of the answer.
     pub(crate) fn send<'a>(
         &'a self,
-        backend: &'a Arc<str>,
-        request: Request<Sent<R>>,
+        to: &'a To,
+        asking: Asking<R>,
         patience: Duration,
         upload: Option<&'a Upload<R>>,
-        fresh: bool,
     ) -> impl Future<Output = Result<Response<Answering<R>>, (FailStage, Failure)>> + Send + 'a {
         const LATE: (FailStage, Failure) = (FailStage::AwaitHead, Failure::TimedOut);
-        let exchange = self.exchange(backend, request, fresh);
+        let exchange = self.exchange(to, asking);
         match upload {
             None => Either::Left(R::within(patience, exchange).map(|answered| answered.unwrap_or(Err(LATE)))),
             Some(upload) => Either::Right(Box::pin(async move {
@@ -70,19 +85,16 @@ impl<R: Runtime> Upstream<R> {
 
     async fn exchange(
         &self,
-        backend: &Arc<str>,
-        mut request: Request<Sent<R>>,
-        fresh: bool,
+        To { backend, target, fresh }: &To,
+        mut asking: Asking<R>,
     ) -> Result<Response<Answering<R>>, (FailStage, Failure)> {
-        let Some(origin) = Origin::of(request.uri()) else { return Err((FailStage::Connect, Failure::Broke)) };
-        Origin::form(&mut request);
-        let slot = Slot { idle: self.pool.at(backend, origin), clock: self.clock };
+        let slot = Slot { idle: self.pool.at(&backend.name, target.origin()), clock: self.clock };
         while !fresh && let Some(lane) = slot.idle.take(self.clock.moment()) {
-            match lane.ask(request).await {
+            match lane.ask(asking).await {
                 Ok((lane, response)) => return Ok(response.map(|framed| Answering::new(framed, lane, Some(slot)))),
                 Err(mut unanswered) => match unanswered.unsent.take() {
                     // Not a byte of it was sent.
-                    Some(unsent) => request = unsent,
+                    Some(unsent) => asking = unsent,
                     None => return Err(classify(&unanswered, true)),
                 },
             }
@@ -90,7 +102,7 @@ impl<R: Runtime> Upstream<R> {
         // In a box: it is rare, and much larger than the rest.
         let (lane, response) = Box::pin(self.connect(slot.idle.origin()))
             .await?
-            .ask(request)
+            .ask(asking)
             .await
             .map_err(|unanswered| classify(&unanswered, false))?;
         Ok(response.map(|framed| Answering::new(framed, lane, (!fresh).then_some(slot))))

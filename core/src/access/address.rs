@@ -13,6 +13,17 @@ pub enum Peer {
     Unix,
 }
 
+impl Peer {
+    /// Its address, an IPv4-mapped one in its plain form.
+    #[must_use]
+    pub const fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(address) => Some(address.to_canonical()),
+            Self::Unix => None,
+        }
+    }
+}
+
 /// `server.trusted_proxies`: peers whose `X-Forwarded-*` headers are believed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrustedProxies {
@@ -72,10 +83,7 @@ where
     I: IntoIterator<Item = &'a [u8]>,
     I::IntoIter: DoubleEndedIterator,
 {
-    let own = match peer {
-        Peer::Ip(address) => Some(address.to_canonical()),
-        Peer::Unix => None,
-    };
+    let own = peer.address();
     if !trusted.trusts(peer) {
         return own;
     }

@@ -6,6 +6,7 @@ use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 
 use super::backend::{Backend, BackendKind};
+use super::origin::Origin;
 
 /// Where Anthropic's API, and many that speak it, look for a key.
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -15,15 +16,21 @@ pub const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key")
 /// A backend's address as requests need it: read once, then shared.
 #[derive(Debug, Clone)]
 pub struct Target {
-    authority: Authority,
+    origin: Origin,
     host: HeaderValue,
 }
 
 impl Target {
     /// What `Host` says.
     #[must_use]
-    pub fn host(&self) -> HeaderValue {
-        self.host.clone()
+    pub const fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    /// What a connection is opened to.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
     }
 }
 
@@ -33,7 +40,7 @@ impl Backend {
     pub fn target(&self) -> Option<Target> {
         let text = Bytes::from(self.authority());
         let authority = Authority::from_maybe_shared(text.clone()).ok()?;
-        Some(Target { authority, host: HeaderValue::from_maybe_shared(text).ok()? })
+        Some(Target { origin: Origin::new(self.tls, authority), host: HeaderValue::from_maybe_shared(text).ok()? })
     }
 
     /// The absolute address of a path at this backend's `target`; `None` when they make none.
@@ -41,12 +48,17 @@ impl Backend {
     pub fn uri_at(&self, target: &Target, path: &PathAndQuery) -> Option<Uri> {
         let mut parts = Parts::default();
         parts.scheme = Some(if self.tls { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(target.authority.clone());
-        parts.path_and_query = Some(match base_before(&self.base_path, path.path()) {
+        parts.authority = Some(target.origin.authority().clone());
+        parts.path_and_query = Some(match self.base_before(path.path()) {
             "" => path.clone(),
             base => PathAndQuery::try_from(format!("{base}{path}")).ok()?,
         });
         Uri::from_parts(parts).ok()
+    }
+
+    /// What stands before a path at this backend.
+    pub(crate) fn base_before(&self, path: &str) -> &str {
+        if self.base_path.is_empty() { "" } else { base_before(&self.base_path, path) }
     }
 
     /// The absolute address of a path, and what `Host` says; `None` when the backend's address makes none.

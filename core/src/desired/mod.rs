@@ -10,6 +10,7 @@ mod edit;
 mod learned;
 #[cfg(feature = "appproxy-legacy")]
 mod legacy;
+mod origin;
 mod reconcile;
 mod report;
 #[cfg(feature = "appproxy-router")]
@@ -23,6 +24,7 @@ pub use backend::{Backend, BackendKind, OWNED_PREFIX, circuit_of_name, documente
 pub use digest::{StateDigest, pseudonym, pseudonymised};
 pub use edit::Desired;
 pub use learned::Learned;
+pub use origin::Origin;
 pub use reconcile::{Reconciled, RouteBackend, circuit_backends, name_report, reconcile};
 pub use report::{StateReport, circuit_report, publication_report, sub_domain_report};
 pub use rules::{EndpointTerms, Rules};

@@ -9,18 +9,25 @@ use super::budget::RetryBudget;
 use super::choosing::{Choosing, Tries};
 use super::control::Node;
 use super::outcome::Outcome;
-use super::passage::Passage;
+use super::passage::Carried;
 use super::peek::Spelling;
-use crate::serving::PoolKey;
+use crate::serving::{Generation, ModelPool, PoolKey};
 
 /// A request that passed every gate. Nothing was sent yet.
 pub struct Admitted {
-    pub(super) passage: Box<Passage>,
+    pub(super) passage: Carried,
+}
+
+/// What is asked for, and what may serve it.
+pub(super) struct Wanted {
     /// The model asked for; `None`: none counts.
     pub(super) asked: Option<Arc<str>>,
     /// The model that is served: the one asked for, or one of its chain.
     pub(super) model: Arc<str>,
+    /// What stands behind it.
     pub(super) pool: PoolKey,
+    /// The same as it was granted, and in which view.
+    pub(super) granted: Option<(Generation, Arc<ModelPool>)>,
     /// Further pools of the same model.
     pub(super) siblings: Vec<PoolKey>,
     pub(super) body: Bytes,
@@ -35,6 +42,26 @@ pub struct Admitted {
     pub(super) sticky: Option<u64>,
     /// What parts requests over several pools of one model.
     pub(super) spread: u64,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            asked: None,
+            model: Arc::default(),
+            // Nothing stands behind the empty name.
+            pool: PoolKey::Contested(Arc::default()),
+            granted: None,
+            siblings: Vec::new(),
+            body: Bytes::new(),
+            streamed: None,
+            place: None,
+            named: Vec::new(),
+            key: 0,
+            sticky: None,
+            spread: 0,
+        }
+    }
 }
 
 /// Where the name of the model stands in a body, and how it is written there.
@@ -64,15 +91,15 @@ impl Streamed {
 
 impl core::fmt::Debug for Admitted {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Admitted({:?}, {} bytes)", self.passage, self.body.len())
+        write!(f, "Admitted({:?}, {} bytes)", self.passage, self.body_len())
     }
 }
 
 impl Admitted {
     /// Bytes of the body, unpacked: what the request holds in memory until its answer begins.
     #[must_use]
-    pub const fn body_len(&self) -> usize {
-        self.body.len()
+    pub fn body_len(&self) -> usize {
+        self.passage.wanted.body.len()
     }
 
     /// Goes on to the first attempt; the request counts for the retry budget.

@@ -37,7 +37,7 @@ impl Answer {
         now: Moment,
         draws: &mut Draws,
     ) -> Box<Self> {
-        let trail = Trail::begun(method, uri, headers::request_id(headers, draws), now);
+        let trail = Trail::begun(method, uri, headers::request_id(headers, headers::given_ids(headers), draws), now);
         Self::refusal(trail, denial)
     }
 

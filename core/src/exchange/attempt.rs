@@ -13,9 +13,9 @@ use super::control::Node;
 use super::denial::{Code, Denial};
 use super::explained::Explained;
 use super::load::Ticket;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Trail};
 use crate::defects::{Defect, has};
-use crate::desired::Backend;
+use crate::desired::{Backend, Target};
 use crate::serving::{AttemptEnd, PoolKey};
 use crate::time::Moment;
 
@@ -56,6 +56,10 @@ pub struct Attempt {
     pub(super) sent: Moment,
     /// Whether the request must not go out on a pooled connection.
     pub(super) fresh: bool,
+    pub(super) target: Arc<Target>,
+    /// What stands in the place of the model's name.
+    pub(super) new_name: Option<Arc<str>>,
+    pub(super) forward_credentials: bool,
 }
 
 /// What becomes of a replica's answer.
@@ -77,15 +81,21 @@ impl Attempt {
         &self.backend
     }
 
+    /// What is known of the request.
+    #[must_use]
+    pub fn trail(&self) -> &Trail {
+        self.tries.trail_so_far()
+    }
+
     /// As [`Choosing::pool`].
     #[must_use]
-    pub const fn pool(&self) -> &PoolKey {
+    pub fn pool(&self) -> &PoolKey {
         self.tries.pool()
     }
 
     /// The model of a fallback chain that is asked instead of the one that was.
     #[must_use]
-    pub const fn stands_in(&self) -> Option<&Arc<str>> {
+    pub fn stands_in(&self) -> Option<&Arc<str>> {
         self.tries.trail_so_far().fallback()
     }
 
@@ -135,7 +145,7 @@ impl Attempt {
         budget: &mut RetryBudget,
         node: Node<'_>,
     ) -> Result<Choosing, Box<Answer>> {
-        let Self { mut tries, backend, ticket, sent, fresh } = self;
+        let Self { mut tries, backend, ticket, sent, fresh, .. } = self;
         if stage == FailStage::Stale && failure == Failure::Broke && !fresh && !has(Defect::StaleCounts) {
             return Ok(tries.on_a_fresh_connection(&backend));
         }
@@ -169,7 +179,7 @@ impl Attempt {
     /// The body broke off: the client went away, or closed its side too soon.
     #[must_use]
     pub fn broken_off(self) -> Box<Answer> {
-        Answer::broken_off(self.tries.into_passage().trail)
+        Answer::broken_off(self.tries.into_passage().end())
     }
 
     /// The client went away.

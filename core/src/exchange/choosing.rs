@@ -1,19 +1,19 @@
 //! A request between two attempts: which replica, of which model of the chain, and from when (data-plane 3.2-3.7, 9).
 
 use core::time::Duration;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use std::sync::Arc;
 
-use super::admitted::Admitted;
+use super::admitted::{Admitted, Wanted};
 use super::answer::Answer;
 use super::asking_again;
 use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
 use super::control::Node;
 use super::denial::{Code, Denial};
-use super::outbound::{Payload, build, speaks};
+use super::outbound::{can_ask, replacement, speaks};
 use super::outcome::{AttemptRecord, Outcome, Trail};
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::queued::{Queued, Turn};
 use super::rendezvous::mix;
 use super::rules::ExchangeRules;
@@ -34,10 +34,9 @@ pub struct Choosing {
 
 /// What a choice comes to.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once; a box would be an allocation each")]
 pub enum Chosen {
-    /// To be sent.
-    Send(Attempt, Request<Payload>),
+    /// To be sent: [`Attempt::write_head`] and [`Attempt::payload`], or [`Attempt::request`].
+    Send(Attempt),
     /// Another model of the chain is up, with a pool of its own: choose again, with the shard of that pool.
     Elsewhere(Choosing),
     /// Every replica is at `routing.max_in_flight`.
@@ -47,7 +46,7 @@ pub enum Chosen {
 impl Choosing {
     /// What a shard of [`Selection`] is chosen by: one pool's picks follow one draw.
     #[must_use]
-    pub const fn pool(&self) -> &PoolKey {
+    pub fn pool(&self) -> &PoolKey {
         self.tries.pool()
     }
 
@@ -92,7 +91,7 @@ impl Choosing {
 /// What is left to try. The trail's records say which backends were.
 #[derive(Debug)]
 pub(super) struct Tries {
-    pub(super) admitted: Admitted,
+    passage: Carried,
     fallback: Fallback,
     /// Further attempts at this model.
     retries: u32,
@@ -118,33 +117,37 @@ struct Same {
 }
 
 impl Tries {
-    pub(super) const fn begun(admitted: Admitted) -> Self {
-        Self { admitted, fallback: Fallback::NotYet, retries: 0, same: None, turn: None }
+    pub(super) fn begun(admitted: Admitted) -> Self {
+        Self { passage: admitted.passage, fallback: Fallback::NotYet, retries: 0, same: None, turn: None }
     }
 
-    pub(super) const fn pool(&self) -> &PoolKey {
-        &self.admitted.pool
+    pub(super) fn pool(&self) -> &PoolKey {
+        &self.passage.wanted.pool
     }
 
-    pub(super) const fn trail(&mut self) -> &mut Trail {
-        &mut self.admitted.passage.trail
+    pub(super) fn trail(&mut self) -> &mut Trail {
+        &mut self.passage.trail
     }
 
-    pub(super) const fn trail_so_far(&self) -> &Trail {
-        &self.admitted.passage.trail
+    pub(super) fn trail_so_far(&self) -> &Trail {
+        &self.passage.trail
     }
 
-    pub(super) fn into_passage(self) -> Box<Passage> {
-        self.admitted.passage
+    pub(super) fn passage(&self) -> &Passage {
+        &self.passage
+    }
+
+    pub(super) fn into_passage(self) -> Carried {
+        self.passage
     }
 
     /// Whether the request may be sent twice: its body is kept, and nobody knows of a harm that comes of it. What goes
     /// through as it is may have acted, unless its method is a safe one.
     pub(super) fn replayable(&self, rules: &ExchangeRules) -> bool {
-        let Passage { parts, .. } = &*self.admitted.passage;
-        self.admitted.streamed.is_none()
-            && (!self.admitted.passage.is_raw() || parts.method.is_safe())
-            && u64::try_from(self.admitted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
+        let Passage { parts, .. } = &*self.passage;
+        self.passage.wanted.streamed.is_none()
+            && (!self.passage.is_raw() || parts.method.is_safe())
+            && u64::try_from(self.passage.wanted.body.len()).is_ok_and(|len| len <= rules.retry_buffer)
     }
 
     /// The same replica at once, without counting anything.
@@ -155,7 +158,6 @@ impl Tries {
 
     /// What comes after a failed attempt: another candidate, else another model of the chain, else the same replica when
     /// it is all there is and `may_wait`.
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     pub(super) fn further(
         mut self,
         budget: &mut RetryBudget,
@@ -164,8 +166,8 @@ impl Tries {
     ) -> Result<Choosing, Self> {
         let now = node.now.moment;
         let retries_left = self.retries < node.rules.max_retries;
-        let pool = self.pool_now(node);
-        if retries_left && pool.is_some_and(|pool| self.untried(pool)) && budget.take(now) {
+        let pool = self.pool_now(node).cloned();
+        if retries_left && pool.as_ref().is_some_and(|pool| self.untried(pool)) && budget.take(now) {
             self.retries += 1;
             return Ok(Choosing { tries: self, not_before: None });
         }
@@ -173,7 +175,7 @@ impl Tries {
         if self.move_on(node) {
             return Ok(Choosing { tries: self, not_before: None });
         }
-        let only = pool.and_then(|pool| self.only_replica(pool));
+        let only = pool.and_then(|pool| self.only_replica(&pool));
         match only {
             Some(name) if may_wait && self.may_ask(&name, retries_left, node.rules) && budget.take(now) => {
                 let backoff = self.backoff(&name, node.rules);
@@ -197,7 +199,7 @@ impl Tries {
                     self.trail().attempts.pop();
                 }
                 match self.attempt(pick, same.fresh, node) {
-                    Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                    Ok(attempt) => return Ok(Chosen::Send(attempt)),
                     Err(tries) => self = tries,
                 }
                 continue;
@@ -211,7 +213,7 @@ impl Tries {
                 Choice::Picked(pick) => {
                     self.end_turn(selection);
                     match self.attempt(pick, false, node) {
-                        Ok((attempt, request)) => return Ok(Chosen::Send(attempt, request)),
+                        Ok(attempt) => return Ok(Chosen::Send(attempt)),
                         // A backend whose address makes no URI cannot be reached, like one that refuses the connection.
                         Err(tries) => self = tries,
                     }
@@ -238,20 +240,21 @@ impl Tries {
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
-    fn attempt(
+    pub(super) fn attempt(
         mut self,
         Pick { backend, ticket, target }: Pick,
         fresh: bool,
         node: Node<'_>,
-    ) -> Result<(Attempt, Request<Payload>), Self> {
+    ) -> Result<Attempt, Self> {
         let trail = self.trail();
         trail.backend = Some(backend.name.clone());
         trail.attempts.push(AttemptRecord::begun(backend.name.clone(), node.now.moment));
-        match target.and_then(|target| build(&self.admitted, &backend, &target, node.rules)) {
-            Some(request) => {
+        let new_name = replacement(&self.passage, &backend, node.rules);
+        match target.filter(|target| can_ask(&self.passage, &backend, target, new_name.as_deref())) {
+            Some(target) => {
                 let fresh = fresh || !self.replayable(node.rules);
-                Ok((Attempt { tries: self, backend, ticket, sent: node.now.moment, fresh }, request))
+                let (sent, forward_credentials) = (node.now.moment, node.rules.forward_credentials);
+                Ok(Attempt { tries: self, backend, ticket, sent, fresh, target, new_name, forward_credentials })
             }
             None => {
                 self.trail().settle(AttemptEnd::NotConnected);
@@ -261,34 +264,38 @@ impl Tries {
     }
 
     fn ask(&self, node: Node<'_>) -> Ask<'_> {
-        let Admitted { passage, pool, key, sticky, .. } = &self.admitted;
+        let Passage { trail, entropy, wanted: Wanted { pool, key, sticky, .. }, .. } = &*self.passage;
         let spread = pool.spread();
-        let attempts = u64::try_from(passage.trail.attempts.len()).unwrap_or(u64::MAX);
+        let attempts = u64::try_from(trail.attempts.len()).unwrap_or(u64::MAX);
         Ask {
             strategy: node.rules.strategy,
-            tried: &passage.trail.attempts,
+            tried: &trail.attempts,
             surface: self.surface(),
             sticky: sticky.map(|key| mix(key ^ spread)),
             key: mix(key ^ spread),
-            draw: mix(passage.entropy ^ attempts),
+            draw: mix(entropy ^ attempts),
             max_in_flight: node.rules.max_in_flight,
             now: node.now.moment,
         }
     }
 
     /// What the model that is up resolves to now.
-    fn pool_now<'a>(&self, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
-        let Admitted { passage, model, pool, .. } = &self.admitted;
+    fn pool_now<'a>(&'a self, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
+        let Passage { holder, wanted: Wanted { model, pool, granted, .. }, .. } = &*self.passage;
         match self.fallback {
-            Fallback::NotYet => passage.holder.granted_pool(pool, model, node),
-            Fallback::At { .. } => passage.holder.stand_in_pool(pool, model, node),
+            // In the view that it was granted in, it is what it was.
+            Fallback::NotYet => match granted {
+                Some((seen, pool)) if *seen == node.view.generation => Some(pool),
+                _ => holder.granted_pool(pool, model, node),
+            },
+            Fallback::At { .. } => holder.stand_in_pool(pool, model, node),
         }
     }
 
     /// Whose protocol the replica must speak. Whoever asks one circuit knows what it speaks.
     fn surface(&self) -> Option<Surface> {
-        let own = matches!(self.fallback, Fallback::NotYet) && self.admitted.passage.holder.is_pinned();
-        (!own).then_some(self.admitted.passage.trail.surface)
+        let own = matches!(self.fallback, Fallback::NotYet) && self.passage.holder.is_pinned();
+        (!own).then_some(self.passage.trail.surface)
     }
 
     fn speaks(&self, backend: &Backend) -> bool {
@@ -297,10 +304,11 @@ impl Tries {
 
     /// Takes the next pool of the same model that has a candidate, if there is one.
     fn next_sibling(&mut self, node: Node<'_>) -> bool {
-        while let Some(key) = self.admitted.siblings.pop() {
-            let pool = self.admitted.passage.holder.granted_pool(&key, &self.admitted.model, node);
+        while let Some(key) = self.passage.wanted.siblings.pop() {
+            let pool = self.passage.holder.granted_pool(&key, &self.passage.wanted.model, node);
             if pool.is_some_and(|pool| self.untried(pool)) {
-                self.admitted.pool = key;
+                self.passage.wanted.pool = key;
+                self.passage.wanted.granted = None;
                 self.same = None;
                 return true;
             }
@@ -315,21 +323,22 @@ impl Tries {
         }
         let (order, mut next, mut pools) = match &mut self.fallback {
             Fallback::At { order, next, pools } => (order.clone(), *next, core::mem::take(pools)),
-            Fallback::NotYet => match chain_of(&self.admitted, node) {
+            Fallback::NotYet => match chain_of(&self.passage, node) {
                 Some(order) => (order.clone(), 0, Vec::new()),
                 None => return false,
             },
         };
-        pools.push(self.admitted.pool.clone());
+        pools.push(self.passage.wanted.pool.clone());
         let mut found = false;
         while let Some(model) = order.get(next) {
             next += 1;
-            let Admitted { passage, spread, .. } = &self.admitted;
-            let pool = passage.holder.stand_in(model, *spread, node);
+            let Passage { holder, wanted, .. } = &*self.passage;
+            let pool = holder.stand_in(model, wanted.spread, node);
             let Some(pool) = pool.filter(|pool| !pools.contains(&pool.key)) else { continue };
             if self.untried_stand_in(pool) {
-                self.admitted.model = model.clone();
-                self.admitted.pool = pool.key.clone();
+                self.passage.wanted.model = model.clone();
+                self.passage.wanted.pool = pool.key.clone();
+                self.passage.wanted.granted = None;
                 self.trail().fallback = Some(model.clone());
                 self.retries = 0;
                 self.same = None;
@@ -348,35 +357,35 @@ impl Tries {
 
     /// The same for what is no pool of the model that was asked for.
     fn untried_stand_in(&self, pool: &ModelPool) -> bool {
-        let surface = self.admitted.passage.trail.surface;
+        let surface = self.passage.trail.surface;
         serving(pool).any(|backend| speaks(backend.kind, surface) && !self.tried(backend))
     }
 
     fn tried(&self, backend: &Backend) -> bool {
-        self.admitted.passage.trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name)
+        self.passage.trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name)
     }
 
     /// The replica of the last attempt, when the pool has no other.
     fn only_replica(&self, pool: &ModelPool) -> Option<Arc<str>> {
-        let last = &self.admitted.passage.trail.attempts.last()?.ended.backend;
+        let last = &self.passage.trail.attempts.last()?.ended.backend;
         let mut all = serving(pool).filter(|backend| self.speaks(backend));
         let only = all.next()?;
         (all.next().is_none() && only.name == *last).then(|| last.clone())
     }
 
     fn may_ask(&self, name: &Arc<str>, retries_left: bool, rules: &ExchangeRules) -> bool {
-        let attempts = &self.admitted.passage.trail.attempts;
+        let attempts = &self.passage.trail.attempts;
         let asked = attempts.iter().filter(|attempt| attempt.ended.backend == *name).count();
         asking_again::may_ask(rules.retry_overrides.get(name), u32::try_from(asked).unwrap_or(u32::MAX), retries_left)
     }
 
     fn backoff(&self, name: &Arc<str>, rules: &ExchangeRules) -> Duration {
-        let chance = mix(self.admitted.passage.entropy ^ u64::from(self.retries));
+        let chance = mix(self.passage.entropy ^ u64::from(self.retries));
         asking_again::pause(rules.retry_overrides.get(name), self.retries, chance)
     }
 
     fn exhausted(self, not_spoken_here: bool, pool: Option<&ModelPool>) -> Box<Answer> {
-        let last = self.admitted.passage.trail.attempts.last().map(|attempt| attempt.ended.end);
+        let last = self.passage.trail.attempts.last().map(|attempt| attempt.ended.end);
         let denial = if let Some(AttemptEnd::Answered(status @ 502..=504)) = last {
             // It was to be tried again, and what it was went out meanwhile: the replica's own status is what there is.
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -405,12 +414,12 @@ pub(super) fn nothing_left(not_spoken_here: bool, pool: Option<&ModelPool>) -> D
 }
 
 /// The chain of a request.
-fn chain_of<'a>(admitted: &Admitted, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
+fn chain_of<'a>(passage: &Passage, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
     // What names no model has nothing that could stand in for it.
-    if admitted.passage.is_raw() {
+    if passage.is_raw() {
         return None;
     }
-    chain_after(&admitted.model, &admitted.pool, node)
+    chain_after(&passage.wanted.model, &passage.wanted.pool, node)
 }
 
 /// The models after the one asked for; those of the primary name stand in for its aliases as well, those of a circuit's

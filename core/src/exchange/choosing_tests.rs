@@ -1,10 +1,11 @@
 use bytes::Bytes;
+use http::Request;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::exchange::testing::{World, chat, header, lines_of, request, said};
-use crate::exchange::{Committed, EndOfBody, FailStage, Failure, Fallbacks, Head, ReplyHead};
+use crate::exchange::{Committed, EndOfBody, FailStage, Failure, Fallbacks, Head, Payload, ReplyHead};
 use crate::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
 
 /// A world whose rules have these chains.

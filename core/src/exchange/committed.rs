@@ -11,7 +11,7 @@ use super::explained::Explained;
 use super::headers;
 use super::load::Ticket;
 use super::outcome::{EndOfBody, Outcome, Trail};
-use super::passage::Passage;
+use super::passage::Carried;
 use super::usage;
 use crate::defects::{Defect, has};
 use crate::desired::Backend;
@@ -142,7 +142,7 @@ impl Committed {
 
 /// Decides what becomes of a replica's answer by its head.
 pub(super) fn commit(
-    mut passage: Box<Passage>,
+    mut passage: Carried,
     backend: &Backend,
     reply: response::Parts,
     ticket: Ticket,
@@ -181,7 +181,7 @@ pub(super) fn commit(
         headers::ask_upgrade(&mut headers);
     }
     let committed = Committed {
-        trail: passage.trail,
+        trail: passage.end(),
         status,
         upgraded,
         event_stream,
@@ -201,7 +201,7 @@ fn tells_more(headers: &HeaderMap) -> bool {
 }
 
 /// The replica's status and time to wait, with words of ours.
-fn reworded(passage: Box<Passage>, status: StatusCode, headers: &HeaderMap) -> Box<Answer> {
+fn reworded(passage: Carried, status: StatusCode, headers: &HeaderMap) -> Box<Answer> {
     let message = format!("The server of this model answered with status {}. Try again shortly.", status.as_u16());
     let mut answer = passage.refuse(&Denial::with_status(Code::UpstreamError, status, message));
     if let Some(wait) = headers.get(RETRY_AFTER) {

@@ -4,6 +4,7 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
+use super::connection::Connection;
 use super::control::Node;
 use super::denial::{Code, Denial};
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
@@ -20,21 +21,26 @@ const KEYS_RETRY_AFTER: u32 = 5;
 
 /// The hash of a request's key: the first place that holds a key decides. `?key=` of a Gemini path is taken out of the
 /// URI.
-pub(super) fn take(parts: &mut Parts, surface: Surface) -> Result<Option<TokenHash>, Denial> {
+pub(super) fn take(parts: &mut Parts, surface: Surface, connection: &Connection) -> Result<Option<TokenHash>, Denial> {
     let gemini = surface == Surface::Gemini;
     let in_query = if gemini { take_from_query(parts)? } else { None };
     let headers = &parts.headers;
     let shown = bearer(headers)
         .or_else(|| plain(headers, &X_API_KEY))
         .or_else(|| plain(headers, &X_GOOG_API_KEY).filter(|_| gemini))
-        .map(hash_bytes);
+        .map(|key| connection.hash(key));
     Ok(shown.or(in_query))
 }
 
 /// The operator key that a request shows, where other credentials are good as well.
 #[cfg(feature = "appproxy-legacy")]
-pub(super) fn operator(parts: &mut Parts, surface: Surface, node: Node<'_>) -> Result<Option<KeyRecord>, Denial> {
-    let Some(hash) = take(parts, surface)? else { return Ok(None) };
+pub(super) fn operator(
+    parts: &mut Parts,
+    surface: Surface,
+    connection: &Connection,
+    node: Node<'_>,
+) -> Result<Option<KeyRecord>, Denial> {
+    let Some(hash) = take(parts, surface, connection)? else { return Ok(None) };
     let record = node.rules.operator_keys.judge(&hash, node.now.wall);
     record.map(|record| valid(record, node)).transpose()
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::access::address::Peer;
 use crate::exchange::testing::{ENDS, World, key, operator, request, said, standing};
 use crate::exchange::{Control, OperatorKey, OperatorKeys};
 use crate::time::{Moment, UnixMillis};
@@ -67,11 +68,11 @@ fn a_key_in_the_query_is_taken_out_of_it() {
         ("?", "?"),
     ] {
         let mut parts = request("POST", &format!("/v1beta/models/m1:countTokens{query}"), &[]);
-        take(&mut parts, Surface::Gemini).unwrap();
+        take(&mut parts, Surface::Gemini, &Connection::new(Peer::Unix, false)).unwrap();
         assert_eq!(parts.uri.to_string(), format!("/v1beta/models/m1:countTokens{left}"));
     }
     let mut parts = request("POST", "/v1/completions?key=mine", &[]);
-    take(&mut parts, Surface::OpenAi).unwrap();
+    take(&mut parts, Surface::OpenAi, &Connection::new(Peer::Unix, false)).unwrap();
     assert_eq!(parts.uri.to_string(), "/v1/completions?key=mine");
 }
 

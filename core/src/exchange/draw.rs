@@ -51,6 +51,10 @@ impl<K: PartialEq> Draw<K> {
 
     /// The next child in turn.
     pub(super) fn next(&mut self) -> Option<usize> {
+        // An only child gains and spends the whole each time.
+        if self.parts.len() == 1 {
+            return Some(0);
+        }
         turn(&mut self.first, &self.parts, self.sum, |_| true)
     }
 

@@ -13,7 +13,7 @@ use super::denial::{Code, Denial};
 use super::headers;
 use super::load::Ticket;
 use super::outcome::Outcome;
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::surface::Surface;
 use crate::desired::Backend;
 use crate::limits::{EXPLANATION_BYTES, EXPLANATION_CHARS};
@@ -22,7 +22,7 @@ use crate::limits::{EXPLANATION_BYTES, EXPLANATION_CHARS};
 #[derive(Debug)]
 #[must_use = "it ends by `body` or `gone`"]
 pub struct Explained {
-    passage: Box<Passage>,
+    passage: Carried,
     status: StatusCode,
     headers: HeaderMap,
     /// Its place at the replica, given back with it.
@@ -47,7 +47,7 @@ impl Explained {
     }
 
     pub(super) fn new(
-        passage: Box<Passage>,
+        passage: Carried,
         backend: &Backend,
         status: StatusCode,
         mut headers: HeaderMap,
@@ -66,7 +66,7 @@ impl Explained {
             && in_shape(passage.trail.surface, told)
         {
             headers.insert(CONTENT_LENGTH, body.len().into());
-            return Answer::passed(passage.trail, status, headers, body.clone());
+            return Answer::passed(passage.end(), status, headers, body.clone());
         }
         let message = told.as_ref().and_then(message).map(|text| text.chars().take(EXPLANATION_CHARS).collect());
         let message = message.unwrap_or_else(|| {

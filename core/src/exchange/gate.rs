@@ -2,17 +2,20 @@
 
 use core::net::IpAddr;
 use http::StatusCode;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use std::sync::Arc;
 
+use super::admitted::Wanted;
 use super::answer::Answer;
+use super::connection::Connection;
 use super::control::Node;
 use super::cors;
 use super::credential;
 use super::denial::{Code, Denial};
+use super::facts::Facts;
 use super::gated::Gated;
-use super::headers::{self, Forwarding, X_FORWARDED_FOR};
+use super::headers::{self, X_FORWARDED_FOR};
 use super::holder::Holder;
 #[cfg(feature = "appproxy-legacy")]
 use super::legacy;
@@ -20,7 +23,7 @@ use super::models;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
 use super::pages;
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::rules::Entrance;
 use super::surface::{self, Destination, Nowhere};
 use super::unpack::Coding;
@@ -29,38 +32,12 @@ use crate::access::rate_ledger::{LedgerKey, RateLedger, Taken};
 use crate::defects::{Defect, has};
 use crate::seed::Draws;
 
-/// The client's connection, as the listener sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Connection {
-    peer: Peer,
-    tls: bool,
-    /// Its address as it is forwarded: written once, not for each request.
-    address: Option<HeaderValue>,
-}
-
-impl Connection {
-    /// A connection from `peer`, with TLS or without.
-    #[must_use]
-    pub fn new(peer: Peer, tls: bool) -> Self {
-        let address = match peer {
-            Peer::Ip(address) => HeaderValue::from_str(&address.to_canonical().to_string()).ok(),
-            Peer::Unix => None,
-        };
-        Self { peer, tls, address }
-    }
-}
-
-/// A request whose path and credential are good.
-pub(super) struct Entered {
-    pub(super) parts: Parts,
-    pub(super) trail: Trail,
-    pub(super) destination: Destination,
-    pub(super) holder: Holder,
-}
+/// Where a request goes, and from whom, once its path and credential are good.
+pub(super) type Entered = (Trail, Destination, Holder);
 
 /// Takes a request in where its host does not count: path table, key, expiry.
-fn enter(mut parts: Parts, trail: Trail, node: Node<'_>) -> Result<Entered, Box<Answer>> {
-    if trail.cors.is_some() && cors::is_preflight(&parts) {
+fn enter(parts: &mut Parts, trail: Trail, connection: &Connection, node: Node<'_>) -> Result<Entered, Box<Answer>> {
+    if trail.cors.is_some() && cors::is_preflight(parts) {
         let headers = cors::preflight(&parts.headers, cors::OWN_METHODS);
         return Err(Answer::empty(trail, StatusCode::NO_CONTENT, headers));
     }
@@ -69,9 +46,9 @@ fn enter(mut parts: Parts, trail: Trail, node: Node<'_>) -> Result<Entered, Box<
         Ok(destination) => destination,
         Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
     };
-    let judged = credential::take(&mut parts, trail.surface).and_then(|hash| credential::judge(hash, node));
+    let judged = credential::take(parts, trail.surface, connection).and_then(|hash| credential::judge(hash, node));
     match judged {
-        Ok(holder) => Ok(Entered { parts, trail, destination, holder }),
+        Ok(holder) => Ok((trail, destination, holder)),
         Err(denial) => Err(Answer::refusal(trail, &denial)),
     }
 }
@@ -80,7 +57,7 @@ fn enter(mut parts: Parts, trail: Trail, node: Node<'_>) -> Result<Entered, Box<
 #[derive(Debug)]
 #[must_use = "a request goes on by `pass`"]
 pub struct Gate {
-    passage: Box<Passage>,
+    passage: Carried,
     client: Option<IpAddr>,
 }
 
@@ -89,31 +66,43 @@ impl Gate {
     ///
     /// # Errors
     /// The answer made here: a page about this node, a pre-flight's, or a refusal.
-    pub fn open(parts: Parts, connection: Connection, node: Node<'_>, draws: &mut Draws) -> Result<Self, Box<Answer>> {
-        let request_id = headers::request_id(&parts.headers, draws);
+    pub fn open(
+        mut parts: Parts,
+        connection: Connection,
+        node: Node<'_>,
+        draws: &mut Draws,
+    ) -> Result<Self, Box<Answer>> {
+        let facts = Facts::of(&parts.headers);
+        let request_id = headers::request_id(&parts.headers, facts.request_ids, draws);
         let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
         trail.cors = node.rules.allowed_origins.grant(&parts.headers);
-        if let Err(denial) = sane_head(&parts) {
+        if let Err(denial) = sane_head(&parts, &facts) {
             return Err(Answer::refusal(trail, &denial));
         }
-        let client = client_of(&parts, connection.peer, node);
+        let trusted = node.rules.trusted_proxies.trusts(connection.peer());
+        let client = client_of(&parts, connection.peer(), trusted, node);
         let entered = match &node.rules.entrance {
-            Entrance::Anywhere => enter(parts, trail, node),
+            Entrance::Anywhere => enter(&mut parts, trail, &connection, node),
             #[cfg(feature = "appproxy-legacy")]
-            Entrance::Circuits(doors) => legacy::enter(parts, trail, doors, client, node),
+            Entrance::Circuits(doors) => legacy::enter(&mut parts, trail, &connection, doors, client, node),
         };
-        let Entered { parts, mut trail, destination, holder } = entered?;
+        let (mut trail, destination, holder) = entered?;
         trail.key = holder.ledger_key();
-        let forwarding = Forwarding {
-            trusted: node.rules.trusted_proxies.trusts(connection.peer),
-            peer: connection.address,
-            tls: connection.tls,
-            host: host_of(&parts),
-        };
         let entropy = draws.next_u64();
         let (boundary, coding) = (None, None);
-        let passage = Passage { parts, trail, destination, holder, forwarding, boundary, coding, entropy };
-        let passage = Box::new(passage);
+        let passage = Carried::new(Passage {
+            parts,
+            facts,
+            trail,
+            destination,
+            holder,
+            connection,
+            trusted,
+            boundary,
+            coding,
+            entropy,
+            wanted: Wanted::default(),
+        });
         Ok(Self { passage, client })
     }
 
@@ -131,10 +120,15 @@ impl Gate {
         if let Err(denial) = self.count(ledger, node) {
             return Err(self.passage.refuse(&denial));
         }
-        match self.passage.destination.clone() {
+        match &self.passage.destination {
+            Destination::BodyModel => {}
             Destination::ListModels => return Err(models::list(self.passage, node)),
-            Destination::GetModel(name) => return Err(models::get(self.passage, &name, node)),
+            Destination::GetModel(name) => {
+                let name = name.clone();
+                return Err(models::get(self.passage, &name, node));
+            }
             Destination::PathModel { model, .. } => {
+                let model = model.clone();
                 // The path says it all: nothing of the body needs to come before a refusal.
                 self.passage.trail.name_model(&Arc::from(model.as_str()));
                 if !self.passage.holder.is_pinned()
@@ -147,15 +141,14 @@ impl Gate {
                 let denial = Denial::new(Code::NotSupported, "This path is not supported by this server yet.");
                 return Err(self.passage.refuse(&denial));
             }
-            Destination::BodyModel => {}
             Destination::Raw { .. } => {
-                return match fitting_length(&self.passage.parts, node.rules.max_body_size) {
+                return match fitting_length(&self.passage.facts, node.rules.max_body_size) {
                     Ok(()) => Ok(Gated::new(self.passage, node.rules.max_body_size)),
                     Err(denial) => Err(self.passage.refuse(&denial)),
                 };
             }
         }
-        match body_of(&self.passage.parts, node.rules.max_body_size) {
+        match body_of(&self.passage, node.rules.max_body_size) {
             Ok((boundary, coding)) => (self.passage.boundary, self.passage.coding) = (boundary, coding),
             Err(denial) => return Err(self.passage.refuse(&denial)),
         }
@@ -222,14 +215,9 @@ pub(super) fn rate_denial(limit: u32, reset: u32) -> Denial {
     denial.retry_after(reset)
 }
 
-fn host_of(parts: &Parts) -> Option<HeaderValue> {
-    let named = || HeaderValue::from_str(parts.uri.authority()?.as_str()).ok();
-    parts.headers.get(HOST).cloned().or_else(named)
-}
-
-fn client_of(parts: &Parts, peer: Peer, node: Node<'_>) -> Option<IpAddr> {
-    if !node.rules.trusted_proxies.trusts(peer) {
-        return client_address(peer, &node.rules.trusted_proxies, []);
+fn client_of(parts: &Parts, peer: Peer, trusted: bool, node: Node<'_>) -> Option<IpAddr> {
+    if !trusted {
+        return peer.address();
     }
     // `GetAll` iterates from both ends; a `Vec` is only made for requests that carry the header.
     let lines: Vec<&[u8]> = parts.headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
@@ -237,25 +225,20 @@ fn client_of(parts: &Parts, peer: Peer, node: Node<'_>) -> Option<IpAddr> {
 }
 
 /// What makes two readers disagree about where a request ends, or whom it is for.
-fn sane_head(parts: &Parts) -> Result<(), Denial> {
+fn sane_head(parts: &Parts, facts: &Facts) -> Result<(), Denial> {
     let bad = |problem| Err(Denial::new(Code::InvalidRequest, problem));
-    let headers = &parts.headers;
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    if let Some(length) = lengths.next() {
-        if headers.contains_key(TRANSFER_ENCODING) {
-            return bad("The request has both Content-Length and Transfer-Encoding. Send one of them.");
-        }
-        if lengths.any(|other| other != length) {
-            return bad("The request has two different Content-Length lines. Send one.");
-        }
+    if facts.states_length() && facts.coded {
+        return bad("The request has both Content-Length and Transfer-Encoding. Send one of them.");
     }
-    let mut hosts = headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => bad("The request has two Host lines. Send one."),
-        (None, None) if parts.version == http::Version::HTTP_11 && parts.uri.authority().is_none() => {
+    if facts.lengths_differ {
+        return bad("The request has two different Content-Length lines. Send one.");
+    }
+    match facts.hosts {
+        0 if parts.version == http::Version::HTTP_11 && parts.uri.authority().is_none() => {
             bad("The request has no Host line. Send one.")
         }
-        _ => Ok(()),
+        0 | 1 => Ok(()),
+        _ => bad("The request has two Host lines. Send one."),
     }
 }
 
@@ -278,16 +261,17 @@ pub(super) fn lost(nowhere: Nowhere) -> Denial {
 }
 
 /// Refuses a body that says itself that it is too long.
-fn fitting_length(parts: &Parts, limit: u64) -> Result<(), Denial> {
-    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limit) { Err(Denial::body_too_large(limit)) } else { Ok(()) }
+fn fitting_length(facts: &Facts, limit: u64) -> Result<(), Denial> {
+    if facts.length.is_some_and(|length| length > limit) { Err(Denial::body_too_large(limit)) } else { Ok(()) }
 }
 
 /// The boundary of a multipart body, and how it is packed; refuses bodies that need not be read to be refused.
-fn body_of(parts: &Parts, limit: u64) -> Result<(Option<Arc<str>>, Option<Coding>), Denial> {
-    fitting_length(parts, limit)?;
-    let coding = Coding::of(&parts.headers)?;
-    let boundary = match parts.headers.get(CONTENT_TYPE) {
+fn body_of(passage: &Passage, limit: u64) -> Result<(Option<Arc<str>>, Option<Coding>), Denial> {
+    let Passage { parts, facts, .. } = passage;
+    fitting_length(facts, limit)?;
+    let coding = if facts.packed { Coding::of(&parts.headers)? } else { None };
+    let kind = if facts.may_be_form { parts.headers.get(CONTENT_TYPE) } else { None };
+    let boundary = match kind {
         Some(kind) => multipart::boundary(kind.as_bytes())?.map(Arc::from),
         None => None,
     };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use std::sync::Arc;
 
-use super::admitted::{Admitted, Place, Streamed};
+use super::admitted::{Admitted, Place, Streamed, Wanted};
 use super::affinity;
 use super::answer::Answer;
 use super::control::Node;
@@ -12,7 +12,7 @@ use super::denial::Denial;
 use super::gemini;
 use super::multipart;
 use super::outcome::{Outcome, Trail};
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::peek::{self, Peek};
 use super::surface::Destination;
 use crate::defects::{Defect, has};
@@ -21,12 +21,12 @@ use crate::defects::{Defect, has};
 #[derive(Debug)]
 #[must_use = "a request goes on by `route`"]
 pub struct Gated {
-    passage: Box<Passage>,
+    passage: Carried,
     max_body_size: u64,
 }
 
 impl Gated {
-    pub(super) const fn new(passage: Box<Passage>, max_body_size: u64) -> Self {
+    pub(super) const fn new(passage: Carried, max_body_size: u64) -> Self {
         Self { passage, max_body_size }
     }
 
@@ -38,7 +38,7 @@ impl Gated {
 
     /// What is known of the request.
     #[must_use]
-    pub const fn trail(&self) -> &Trail {
+    pub fn trail(&self) -> &Trail {
         &self.passage.trail
     }
 
@@ -51,7 +51,7 @@ impl Gated {
     /// The body broke off: the client went away, or closed its side too soon.
     #[must_use]
     pub fn broken_off(self) -> Box<Answer> {
-        Answer::broken_off(self.passage.trail)
+        Answer::broken_off(self.passage.end())
     }
 
     /// The client went away.
@@ -63,7 +63,7 @@ impl Gated {
     /// Whether the body comes packed, so that [`Self::route`] has much to do: up to [`Self::max_body_size`] bytes are
     /// unpacked there.
     #[must_use]
-    pub const fn is_packed(&self) -> bool {
+    pub fn is_packed(&self) -> bool {
         self.passage.coding.is_some()
     }
 
@@ -84,7 +84,10 @@ impl Gated {
     /// The refusal.
     pub fn stream(self, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
         let streamed = Streamed::of(&self.passage.parts.headers);
-        self.route(Bytes::new(), node).map(|admitted| Admitted { streamed, ..admitted })
+        self.route(Bytes::new(), node).map(|mut admitted| {
+            admitted.passage.wanted.streamed = streamed;
+            admitted
+        })
     }
 
     /// Unpacks the body, finds the model and decides whether it may be used.
@@ -135,7 +138,7 @@ impl Gated {
         let key = affinity::key(node.rules.strategy, &body);
         let spread = sticky.or_else(|| (key != 0).then_some(key)).unwrap_or(*entropy);
         let (model, pool, siblings) = match holder.grant(asked.as_ref(), spread, node) {
-            Ok(granted) => (granted.model, granted.pool.key.clone(), granted.siblings),
+            Ok(granted) => (granted.model, granted.pool, granted.siblings),
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };
         if !model.is_empty() {
@@ -144,9 +147,12 @@ impl Gated {
             }
             trail.known_model = true;
         }
+        let mut passage = self.passage;
+        let (granted, pool) = (Some((node.view.generation, pool.clone())), pool.key.clone());
         let streamed = None;
-        let passage = self.passage;
-        Ok(Admitted { passage, asked, model, pool, siblings, body, streamed, place, named, key, sticky, spread })
+        passage.wanted =
+            Wanted { asked, model, pool, granted, siblings, body, streamed, place, named, key, sticky, spread };
+        Ok(Admitted { passage })
     }
 
     fn peek<'a>(&self, body: &'a [u8]) -> Result<Option<Peek<'a>>, Denial> {

@@ -1,4 +1,4 @@
-//! What headers pass, and which are ours (data-plane 3.8, 3.9).
+//! What headers of an answer pass, and which are ours (data-plane 3.8, 3.9); those of a request: `onward`.
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -17,8 +17,8 @@ const X_MODEL: HeaderName = HeaderName::from_static("x-appproxy-model");
 const X_BACKEND: HeaderName = HeaderName::from_static("x-appproxy-backend");
 const X_FALLBACK: HeaderName = HeaderName::from_static("x-appproxy-fallback");
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
@@ -26,7 +26,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Headers that mean one connection only, whatever `Connection` names.
-const HOP_BY_HOP: [HeaderName; 9] = [
+pub(super) const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     KEEP_ALIVE,
     PROXY_CONNECTION,
@@ -38,15 +38,20 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// The client's request id when it is fit to be logged and passed on, else a new one.
-pub(super) fn request_id(headers: &HeaderMap, draws: &mut Draws) -> HeaderValue {
-    let mut given = headers.get_all(X_REQUEST_ID).iter();
-    match (given.next(), given.next()) {
-        (Some(id), None) if is_request_id(id.as_bytes()) => id.clone(),
+/// The client's request id when it is fit to be logged and passed on, and the only one of `given`; else a new one.
+pub(super) fn request_id(headers: &HeaderMap, given: usize, draws: &mut Draws) -> HeaderValue {
+    let only = if given == 1 { headers.get(X_REQUEST_ID) } else { None };
+    match only {
+        Some(id) if is_request_id(id.as_bytes()) => id.clone(),
         _ => {
             HeaderValue::from_maybe_shared(draws.uuid_text()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
         }
     }
+}
+
+/// How many request ids a client gives.
+pub(super) fn given_ids(headers: &HeaderMap) -> usize {
+    headers.get_all(X_REQUEST_ID).iter().count()
 }
 
 fn is_request_id(bytes: &[u8]) -> bool {
@@ -65,7 +70,7 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The headers that `Connection` says are for this connection only.
-fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+pub(super) fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     if has(Defect::HopHeadersKept) {
         return Vec::new();
     }
@@ -100,104 +105,6 @@ pub(super) fn ask_upgrade(headers: &mut HeaderMap) {
 pub(super) fn grants_upgrade(headers: &HeaderMap) -> bool {
     let mut protocols = headers.get_all(header::UPGRADE).iter();
     matches!((protocols.next(), protocols.next()), (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-/// What `Forwarding` adds to the request for the replica.
-#[derive(Debug, Clone)]
-pub(super) struct Forwarding {
-    /// The peer's own address, as it is written, unless it is a unix socket.
-    pub(super) peer: Option<HeaderValue>,
-    /// Whether the peer's own `X-Forwarded-*` are believed.
-    pub(super) trusted: bool,
-    /// Whether the client's connection has TLS.
-    pub(super) tls: bool,
-    /// The host the client asked for.
-    pub(super) host: Option<HeaderValue>,
-}
-
-/// Headers that a request for a replica has beside those of the client's that pass: the five of [`outbound`], its length, a
-/// credential.
-const ADDED: usize = 7;
-
-/// Those of a client's headers that any replica may see, and ours; what depends on the replica comes later.
-pub(super) fn outbound(
-    asked: &HeaderMap,
-    forwarding: &Forwarding,
-    request_id: &HeaderValue,
-    keep_credentials: bool,
-) -> HeaderMap {
-    // A map of its own: those of the client's are needed whole for a further attempt, and taking out costs as much as
-    // putting in.
-    let mut headers = HeaderMap::with_capacity(asked.len() + ADDED);
-    let named = named_by_connection(asked);
-    for (name, value) in asked {
-        let passes = match Kind::of(name) {
-            Kind::OfConnection => has(Defect::HopHeadersKept),
-            Kind::OfRequest => false,
-            Kind::Credential => keep_credentials || has(Defect::CredentialForwarded),
-            Kind::Forwarded => forwarding.trusted,
-            Kind::Other => !has(Defect::OddHeadersDropped) || value.as_bytes().is_ascii(),
-        };
-        if passes && !named.contains(name) {
-            headers.append(name.clone(), value.clone());
-        }
-    }
-    headers.insert(X_REQUEST_ID, request_id.clone());
-    forward(&mut headers, forwarding);
-    headers
-}
-
-/// What decides whether a client's header goes on to a replica.
-enum Kind {
-    /// It means one connection only.
-    OfConnection,
-    /// It is made anew for each request.
-    OfRequest,
-    Credential,
-    Forwarded,
-    Other,
-}
-
-impl Kind {
-    fn of(name: &HeaderName) -> Self {
-        match name.as_str() {
-            "host" | "content-length" | "expect" | "x-request-id" => Self::OfRequest,
-            "authorization" | "x-api-key" | "x-goog-api-key" => Self::Credential,
-            "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded" => Self::Forwarded,
-            _ if HOP_BY_HOP.contains(name) => Self::OfConnection,
-            _ => Self::Other,
-        }
-    }
-}
-
-fn forward(headers: &mut HeaderMap, forwarding: &Forwarding) {
-    if let Some(peer) = &forwarding.peer
-        && let Some(value) = if forwarding.trusted { appended(headers, peer) } else { Some(peer.clone()) }
-    {
-        headers.insert(X_FORWARDED_FOR, value);
-    }
-    if !(forwarding.trusted && headers.contains_key(X_FORWARDED_PROTO)) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if forwarding.tls { "https" } else { "http" }));
-    }
-    if let Some(host) = &forwarding.host
-        && !(forwarding.trusted && headers.contains_key(X_FORWARDED_HOST))
-    {
-        headers.insert(X_FORWARDED_HOST, host.clone());
-    }
-}
-
-/// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
-fn appended(headers: &HeaderMap, peer: &HeaderValue) -> Option<HeaderValue> {
-    if !headers.contains_key(X_FORWARDED_FOR) {
-        return Some(peer.clone());
-    }
-    let mut all = Vec::with_capacity(64);
-    for line in headers.get_all(X_FORWARDED_FOR) {
-        all.extend_from_slice(line.as_bytes());
-        all.extend_from_slice(b", ");
-    }
-    all.extend_from_slice(peer.as_bytes());
-    HeaderValue::from_bytes(&all).ok()
 }
 
 /// The value of `Content-Length`: the client's own where it says the same.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::exchange::onward::Onward;
 use crate::seed::Seed;
 use crate::time::Moment;
 use http::{HeaderValue, Method};
@@ -16,17 +17,27 @@ fn all(headers: &HeaderMap, name: &str) -> Vec<String> {
     headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
 }
 
-fn forwarding(peer: Option<&str>, trusted: bool) -> Forwarding {
-    Forwarding {
-        peer: peer.map(|text| HeaderValue::from_str(text).unwrap()),
-        trusted,
-        tls: false,
-        host: Some(HeaderValue::from_static("models.example.com")),
-    }
+/// What goes on of these lines to a replica.
+fn sent(lines: &[(&'static str, &[u8])], peer: Option<&str>, trusted: bool) -> HeaderMap {
+    onward(lines, peer, trusted, false)
 }
 
-fn sent(lines: &[(&'static str, &[u8])], forwarding: &Forwarding) -> HeaderMap {
-    outbound(&map(lines), forwarding, &HeaderValue::from_static("req-1"), false)
+fn onward(lines: &[(&'static str, &[u8])], peer: Option<&str>, trusted: bool, credentials: bool) -> HeaderMap {
+    let (asked, mut said) = (map(lines), HeaderMap::new());
+    let peer = peer.map(|text| HeaderValue::from_str(text).unwrap());
+    let onward = Onward {
+        peer: peer.as_ref(),
+        trusted,
+        tls: false,
+        authority: Some(HeaderValue::from_static("models.example.com")),
+        request_id: &HeaderValue::from_static("req-1"),
+        credentials,
+        options: asked.contains_key("connection"),
+    };
+    onward.each(&asked, |name, value| {
+        said.append(name.clone(), value.clone());
+    });
+    said
 }
 
 fn trail() -> Trail {
@@ -64,7 +75,7 @@ fn s7_what_belongs_to_the_connection_stays_behind() {
         assert_eq!(all(headers, "x-kept"), ["1", "2"]);
         assert_eq!(all(headers, "content-type"), ["application/json"]);
     };
-    gone(&sent(&lines, &forwarding(Some("192.0.2.1"), false)));
+    gone(&sent(&lines, Some("192.0.2.1"), false));
     let mut back = map(&lines);
     inbound(&mut back, &trail(), &backend());
     gone(&back);
@@ -97,13 +108,13 @@ fn credentials_host_and_length_do_not_go_on() {
         ("content-length", b"2"),
         ("expect", b"100-continue"),
     ];
-    let headers = sent(&lines, &forwarding(Some("192.0.2.1"), false));
+    let headers = sent(&lines, Some("192.0.2.1"), false);
     for (name, _) in lines {
         assert!(!headers.contains_key(name), "{name}");
     }
     assert_eq!(all(&headers, "x-forwarded-host"), ["models.example.com"]);
 
-    let kept = outbound(&map(&lines), &forwarding(None, false), &HeaderValue::from_static("r"), true);
+    let kept = onward(&lines, None, false, true);
     assert_eq!(all(&kept, "authorization"), ["Bearer k"]);
 }
 
@@ -131,33 +142,33 @@ fn forwarding_headers_are_appended_only_behind_a_trusted_proxy() {
         ("x-forwarded-host", b"outer.example.com"),
         ("forwarded", b"for=1.1.1.1"),
     ];
-    let headers = sent(&lines, &forwarding(Some("10.0.0.1"), true));
+    let headers = sent(&lines, Some("10.0.0.1"), true);
     assert_eq!(all(&headers, "x-forwarded-for"), ["203.0.113.9, 10.0.0.2, 10.0.0.1"]);
     assert_eq!(all(&headers, "x-forwarded-proto"), ["https"]);
     assert_eq!(all(&headers, "x-forwarded-host"), ["outer.example.com"]);
 
-    let headers = sent(&lines, &forwarding(Some("2001:db8::9"), false));
+    let headers = sent(&lines, Some("2001:db8::9"), false);
     assert_eq!(all(&headers, "x-forwarded-for"), ["2001:db8::9"]);
     assert_eq!(all(&headers, "x-forwarded-proto"), ["http"]);
     assert_eq!(all(&headers, "x-forwarded-host"), ["models.example.com"]);
     assert!(!headers.contains_key("forwarded"));
 
-    assert_eq!(all(&sent(&lines, &forwarding(None, true)), "x-forwarded-for"), ["203.0.113.9", "10.0.0.2"]);
-    assert!(!sent(&lines, &forwarding(None, false)).contains_key("x-forwarded-for"));
+    assert_eq!(all(&sent(&lines, None, true), "x-forwarded-for"), ["203.0.113.9", "10.0.0.2"]);
+    assert!(!sent(&lines, None, false).contains_key("x-forwarded-for"));
 }
 
 #[test]
 fn w4_bytes_beyond_ascii_pass_as_they_are() {
     let lines: [(&str, &[u8]); 4] =
         [("x-title", b"caf\xc3\xa9"), ("x-title", b"caf\xe9"), ("connection", b"\xe9, x-gone"), ("x-gone", b"\xe9")];
-    let headers = sent(&lines, &forwarding(Some("192.0.2.1"), true));
+    let headers = sent(&lines, Some("192.0.2.1"), true);
     let titles: Vec<&[u8]> = headers.get_all("x-title").iter().map(HeaderValue::as_bytes).collect();
     assert_eq!(titles, [&b"caf\xc3\xa9"[..], b"caf\xe9"]);
     assert!(!headers.contains_key("x-gone"));
     let mut back = map(&lines);
     inbound(&mut back, &trail(), &backend());
     assert_eq!(back.get_all("x-title").iter().count(), 2);
-    let odd = sent(&[("x-forwarded-for", b"caf\xe9")], &forwarding(Some("10.0.0.1"), true));
+    let odd = sent(&[("x-forwarded-for", b"caf\xe9")], Some("10.0.0.1"), true);
     assert_eq!(odd.get("x-forwarded-for").unwrap().as_bytes(), b"caf\xe9, 10.0.0.1");
 }
 
@@ -191,15 +202,15 @@ fn a_request_id_is_kept_when_it_is_fit_to_be() {
     let long = "x".repeat(REQUEST_ID_BYTES);
     for fit in ["a", "req-1_2.3:4/5+6=", &long] {
         let headers = map(&[("x-request-id", fit.as_bytes())]);
-        assert_eq!(request_id(&headers, &mut draws), fit);
+        assert_eq!(request_id(&headers, given_ids(&headers), &mut draws), fit);
     }
     let too_long = format!("{long}x");
     for unfit in [&b""[..], b"a b", b"a\xe9", b"a\tb", too_long.as_bytes()] {
-        let made = request_id(&map(&[("x-request-id", unfit)]), &mut draws);
+        let made = request_id(&map(&[("x-request-id", unfit)]), 1, &mut draws);
         assert_eq!(made.len(), 36, "{unfit:?}");
     }
     let twice = map(&[("x-request-id", b"a"), ("x-request-id", b"b")]);
-    let (one, two) = (request_id(&twice, &mut draws), request_id(&HeaderMap::new(), &mut draws));
+    let (one, two) = (request_id(&twice, given_ids(&twice), &mut draws), request_id(&HeaderMap::new(), 0, &mut draws));
     assert_eq!((one.len(), two.len()), (36, 36));
     assert_ne!(one, two);
 }

@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::origin::Origin;
 use super::states::{PARTS, lock, part};
+use crate::desired::Origin;
 use crate::limits;
 use crate::time::Moment;
 
@@ -85,12 +85,12 @@ impl<L: Line> Idle<L> {
 
     /// Those of the backend of this name, which is at `origin`.
     #[must_use]
-    pub fn at(&self, backend: &Arc<str>, origin: Origin) -> Arc<IdleAt<L>> {
+    pub fn at(&self, backend: &Arc<str>, origin: &Origin) -> Arc<IdleAt<L>> {
         let mut slots = part(&self.0, backend);
         match slots.get(backend) {
-            Some(slot) if slot.origin == origin => slot.clone(),
+            Some(slot) if slot.origin == *origin => slot.clone(),
             _ => {
-                let slot = Arc::new(IdleAt { origin, idle: Mutex::new(Some(Vec::new())) });
+                let slot = Arc::new(IdleAt { origin: origin.clone(), idle: Mutex::new(Some(Vec::new())) });
                 if let Some(moved) = slots.insert(backend.clone(), slot.clone()) {
                     moved.close();
                 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn at(idle: &Idle<Counted>) -> Arc<IdleAt<Counted>> {
-        idle.at(&"r".into(), origin("http://r"))
+        idle.at(&"r".into(), &origin("http://r"))
     }
 
     fn seconds(seconds: u64) -> Moment {
@@ -196,7 +196,7 @@ mod tests {
         let (idle, replica) = (Idle::none(), Replica::default());
         let before = at(&idle);
         before.put(replica.line(0), seconds(0));
-        let moved = idle.at(&"r".into(), origin("http://elsewhere"));
+        let moved = idle.at(&"r".into(), &origin("http://elsewhere"));
         before.put(replica.line(1), seconds(0));
         assert_eq!((replica.open(), moved.origin().host()), (0, "elsewhere"));
         moved.put(replica.line(2), seconds(0));

@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use std::sync::Arc;
 
 use super::answer::Answer;
+use super::connection::Connection;
 use super::control::Node;
 use super::cors;
 use super::credential;
@@ -71,13 +72,14 @@ enum Closed {
 
 /// Takes a request in by its host.
 pub(super) fn enter(
-    mut parts: Parts,
+    parts: &mut Parts,
     trail: Trail,
+    connection: &Connection,
     doors: &Doors,
     client: Option<IpAddr>,
     node: Node<'_>,
 ) -> Result<Entered, Box<Answer>> {
-    let place = match host::asked(&parts) {
+    let place = match host::asked(parts) {
         Some(host) => doors.hosts.place(host),
         None => {
             let denial = Denial::new(Code::InvalidRequest, "The request has no Host line. Send one.");
@@ -95,21 +97,19 @@ pub(super) fn enter(
             {
                 return Err(pages::answer(page, trail, node));
             }
-            match at_circuit(&parts, circuit.as_deref(), doors, client, node) {
-                Ok(Passing::Preflight) => Err(preflight(&parts, trail)),
-                Ok(Passing::To(destination, caller)) => {
-                    Ok(Entered { parts, trail, destination, holder: Holder::Caller(caller) })
-                }
+            match at_circuit(parts, circuit.as_deref(), doors, client, node) {
+                Ok(Passing::Preflight) => Err(preflight(parts, trail)),
+                Ok(Passing::To(destination, caller)) => Ok((trail, destination, Holder::Caller(caller))),
                 Err(denial) => Err(Answer::refusal(trail, &denial)),
             }
         }
         Place::Aggregation => {
-            if cors::is_preflight(&parts) {
-                return Err(preflight(&parts, trail));
+            if cors::is_preflight(parts) {
+                return Err(preflight(parts, trail));
             }
-            match aggregated(&mut parts, &trail, doors, client, node) {
+            match aggregated(parts, &trail, connection, doors, client, node) {
                 Ok((Destination::Page(page), _)) => Err(pages::answer(page, trail, node)),
-                Ok((destination, caller)) => Ok(Entered { parts, trail, destination, holder: Holder::Caller(caller) }),
+                Ok((destination, caller)) => Ok((trail, destination, Holder::Caller(caller))),
                 Err(denial) => Err(Answer::refusal(trail, &denial)),
             }
         }
@@ -212,6 +212,7 @@ fn at_circuit(
 fn aggregated(
     parts: &mut Parts,
     trail: &Trail,
+    connection: &Connection,
     doors: &Doors,
     client: Option<IpAddr>,
     node: Node<'_>,
@@ -225,7 +226,7 @@ fn aggregated(
     if !node.control.has_pulled() {
         return Err(not_pulled());
     }
-    caller.operator = credential::operator(parts, trail.surface, node)?;
+    caller.operator = credential::operator(parts, trail.surface, connection, node)?;
     Ok((destination, caller))
 }
 

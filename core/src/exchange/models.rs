@@ -9,25 +9,25 @@ use super::answer::Answer;
 use super::control::Node;
 use super::denial::Denial;
 use super::outbound::speaks;
-use super::passage::Passage;
+use super::passage::{Carried, Passage};
 use super::peek;
 
 /// The list, sorted by id.
-pub(super) fn list(passage: Box<Passage>, node: Node<'_>) -> Box<Answer> {
+pub(super) fn list(passage: Carried, node: Node<'_>) -> Box<Answer> {
     let data = passage.holder.models(node).into_iter().map(|id| Model::new(id)).collect();
     let body = body(&List { object: "list", data });
-    Answer::json(passage.trail, StatusCode::OK, body, None)
+    Answer::json(passage.end(), StatusCode::OK, body, None)
 }
 
 /// One model, by the same decision as a call.
-pub(super) fn get(mut passage: Box<Passage>, name: &str, node: Node<'_>) -> Box<Answer> {
+pub(super) fn get(mut passage: Carried, name: &str, node: Node<'_>) -> Box<Answer> {
     passage.trail.name_model(&Arc::from(name));
     if let Err(denial) = passage.holder.model(name, node) {
         return passage.refuse(&denial);
     }
     passage.trail.known_model = true;
     let body = body(&Model::new(name));
-    Answer::json(passage.trail, StatusCode::OK, body, None)
+    Answer::json(passage.end(), StatusCode::OK, body, None)
 }
 
 /// What can be said of a call whose model stands in its path.

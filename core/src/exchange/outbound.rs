@@ -1,18 +1,29 @@
 //! The request for one replica (data-plane 3.2, 3.7, 3.9).
 
 use bytes::Bytes;
-use http::Request;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
+use http::{Request, Uri};
+use std::sync::Arc;
 
-use super::admitted::{Admitted, Streamed};
+use super::admitted::Streamed;
+use super::attempt::Attempt;
 use super::gemini;
-use super::headers::{self, X_API_KEY, X_GOOG_API_KEY};
+use super::headers;
+use super::http1;
 use super::multipart;
+use super::onward::{ASK_UPGRADE, Onward};
+use super::passage::Passage;
 use super::peek::Spelling;
 use super::rules::{ExchangeRules, RewriteModel};
 use super::surface::{Destination, Surface, encode_segment};
+use crate::defects::{Defect, has};
 use crate::desired::{Backend, BackendKind, Target};
+
+/// Lines that a request for a replica has beside those of the client's that pass.
+const ADDED: usize = 8;
+/// Bytes of head to make room for at once.
+const HEAD_ROOM: usize = 512;
 
 /// A body in up to three frames, none of them copied: before the model's name, the new name, and after it.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,91 +71,179 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
     }
 }
 
-/// The whole request, with an absolute URI; `None` when the backend's address makes none.
-pub(super) fn build(
-    admitted: &Admitted,
-    backend: &Backend,
-    target: &Target,
-    rules: &ExchangeRules,
-) -> Option<Request<Payload>> {
-    let parts = &admitted.passage.parts;
-    let new_name = replacement(admitted, backend, rules);
-    let uri = backend.uri_at(target, &path_for(admitted, new_name)?)?;
-    let payload = payload(admitted, new_name);
-
-    let mut headers = admitted.passage.outbound(rules);
-    headers.insert(HOST, target.host());
-    let length = match admitted.streamed {
-        Some(Streamed { length }) => length,
-        None if payload.is_empty() && parts.method.is_safe() => None,
-        None => u64::try_from(payload.len()).ok(),
-    };
-    // Without one it goes in chunks, which is for the shell to say.
-    if let Some(length) = length {
-        headers.insert(CONTENT_LENGTH, headers::content_length(&parts.headers, length));
+/// Whether a request for this path can be made at all.
+pub(super) fn can_ask(passage: &Passage, backend: &Backend, target: &Target, new_name: Option<&str>) -> bool {
+    match path_as_it_came(passage, new_name) {
+        Some(path) if backend.base_before(path.path()).is_empty() => true,
+        _ => path_for(passage, new_name).is_some_and(|path| backend.uri_at(target, &path).is_some()),
     }
-    // What opens one circuit is no business of whatever stands in for it.
-    if admitted.passage.trail.fallback.is_some() {
-        strip_credentials(&mut headers);
-    }
-    credential(&mut headers, backend);
+}
 
-    let mut request = Request::new(payload);
-    *request.method_mut() = parts.method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    Some(request)
+/// The client's own path, unless the name in it is to be another.
+fn path_as_it_came<'a>(passage: &'a Passage, new_name: Option<&str>) -> Option<&'a PathAndQuery> {
+    let renamed = new_name.is_some() && matches!(passage.destination, Destination::PathModel { .. });
+    passage.parts.uri.path_and_query().filter(|_| !renamed)
+}
+
+impl Attempt {
+    /// The replica's address as requests need it: what a connection is opened to, and what `Host` says.
+    #[must_use]
+    pub const fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// The request's body; [`Payload::is_empty`] for one that goes on as it comes.
+    #[must_use]
+    pub fn payload(&self) -> Payload {
+        payload(self.tries.passage(), self.new_name.as_deref())
+    }
+
+    /// Whether the body goes in chunks: it goes on as it comes, and nobody said how long it is.
+    #[must_use]
+    pub fn is_chunked(&self) -> bool {
+        matches!(self.tries.passage().wanted.streamed, Some(Streamed { length: None }))
+    }
+
+    /// Writes the request's head as HTTP/1.1, the empty line included, behind what is in `to`.
+    pub fn write_head(&self, to: &mut Vec<u8>) {
+        let passage = self.tries.passage();
+        let Passage { trail, .. } = passage;
+        to.reserve(HEAD_ROOM);
+        to.extend_from_slice(trail.method.as_str().as_bytes());
+        to.push(b' ');
+        match path_as_it_came(passage, self.new_name.as_deref()) {
+            Some(path) => {
+                to.extend_from_slice(self.backend.base_before(path.path()).as_bytes());
+                to.extend_from_slice(path.as_str().as_bytes());
+            }
+            None => {
+                let path = path_for(passage, self.new_name.as_deref());
+                let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
+                let path = uri.as_ref().and_then(Uri::path_and_query).map_or("/", PathAndQuery::as_str);
+                to.extend_from_slice(path.as_bytes());
+            }
+        }
+        to.extend_from_slice(b" HTTP/1.1\r\n");
+        http1::line(&HOST, self.target.host(), to);
+        self.each_line(|name, value| http1::line(name, value, to));
+        match self.length() {
+            Some(length) => http1::length_line(length, to),
+            None if self.is_chunked() => to.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+            None => {}
+        }
+        to.extend_from_slice(b"\r\n");
+    }
+
+    /// The whole request with an absolute URI, for an HTTP client that takes it so. Without `Content-Length` it goes in
+    /// chunks, which is for the client to say.
+    #[must_use]
+    pub fn request(&self) -> Request<Payload> {
+        let passage = self.tries.passage();
+        let Passage { parts, .. } = passage;
+        let mut headers = HeaderMap::with_capacity(parts.headers.len() + ADDED);
+        headers.insert(HOST, self.target.host().clone());
+        self.each_line(|name, value| {
+            headers.append(name.clone(), value.clone());
+        });
+        if let Some(length) = self.length() {
+            headers.insert(CONTENT_LENGTH, headers::content_length(&parts.headers, length));
+        }
+        let path = path_for(passage, self.new_name.as_deref());
+        let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
+        let mut request = Request::new(self.payload());
+        request.method_mut().clone_from(&parts.method);
+        // There is one, or the attempt would not have begun.
+        *request.uri_mut() = uri.unwrap_or_default();
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// Every line but `Host` and the length.
+    fn each_line(&self, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
+        let Passage { parts, trail, connection, facts, trusted, .. } = self.tries.passage();
+        // What opens one circuit is no business of whatever stands in for it, and a configured credential replaces the
+        // client's.
+        let theirs = trail.fallback.is_none() && self.backend.credential.is_none();
+        let onward = Onward {
+            peer: connection.address(),
+            trusted: *trusted,
+            tls: connection.tls(),
+            authority: if facts.hosts == 0 { authority_of(&parts.uri) } else { None },
+            request_id: &trail.request_id,
+            credentials: theirs && (self.forward_credentials || has(Defect::CredentialForwarded)),
+            options: facts.options,
+        };
+        onward.each(&parts.headers, &mut say);
+        if self.tries.passage().asks_upgrade() {
+            ASK_UPGRADE.iter().for_each(|(name, value)| say(name, value));
+        }
+        if let Some((name, value)) = self.backend.credential_header() {
+            say(&name, &value);
+        }
+    }
+
+    /// Bytes of the body; `None`: there is none to speak of, or nobody knows.
+    fn length(&self) -> Option<u64> {
+        let passage = self.tries.passage();
+        match passage.wanted.streamed {
+            Some(Streamed { length }) => length,
+            None => {
+                let bytes = match (&self.new_name, &passage.wanted.place) {
+                    (None, _) => passage.wanted.body.len(),
+                    _ => self.payload().len(),
+                };
+                if bytes == 0 && passage.parts.method.is_safe() { None } else { u64::try_from(bytes).ok() }
+            }
+        }
+    }
+}
+
+fn authority_of(uri: &Uri) -> Option<HeaderValue> {
+    HeaderValue::from_str(uri.authority()?.as_str()).ok()
 }
 
 /// The name to put in the place of the one asked for: the one that is served, or the backend's own when it is known not to
 /// list the one asked for.
-fn replacement<'a>(admitted: &'a Admitted, backend: &'a Backend, rules: &ExchangeRules) -> Option<&'a str> {
+pub(super) fn replacement(passage: &Passage, backend: &Backend, rules: &ExchangeRules) -> Option<Arc<str>> {
     let own = match rules.rewrite_model {
-        RewriteModel::Auto => backend.own_name(&admitted.model),
+        RewriteModel::Auto => backend.own_name(&passage.wanted.model),
         RewriteModel::Never => None,
     };
-    let served = || admitted.asked.as_ref().is_some_and(|asked| *asked != admitted.model).then_some(&admitted.model);
-    own.or_else(served).map(|name| &**name)
+    let served = || {
+        passage
+            .wanted
+            .asked
+            .as_ref()
+            .is_some_and(|asked| *asked != passage.wanted.model)
+            .then_some(&passage.wanted.model)
+    };
+    own.or_else(served).cloned()
 }
 
-fn payload(admitted: &Admitted, new_name: Option<&str>) -> Payload {
-    let body = &admitted.body;
-    if let (false, Some(name)) = (admitted.named.is_empty(), new_name) {
-        return Payload::whole(gemini::renamed(body, &admitted.named, name));
+fn payload(passage: &Passage, new_name: Option<&str>) -> Payload {
+    let body = &passage.wanted.body;
+    if let (false, Some(name)) = (passage.wanted.named.is_empty(), new_name) {
+        return Payload::whole(gemini::renamed(body, &passage.wanted.named, name));
     }
-    let (Some(place), Some(name)) = (&admitted.place, new_name) else { return Payload::whole(body.clone()) };
+    let (Some(place), Some(name)) = (&passage.wanted.place, new_name) else { return Payload::whole(body.clone()) };
     if place.span.start > place.span.end || place.span.end > body.len() {
         return Payload::whole(body.clone());
     }
-    let name = match (place.spelling, &admitted.passage.boundary) {
+    let name = match (place.spelling, &passage.boundary) {
         (Spelling::Part, Some(boundary)) => multipart::model_part(boundary, name),
         (spelling, _) => spelling.write(name),
     };
     Payload { frames: [body.slice(..place.span.start), Bytes::from(name), body.slice(place.span.end..)] }
 }
 
-fn path_for(admitted: &Admitted, new_name: Option<&str>) -> Option<PathAndQuery> {
-    let uri = &admitted.passage.parts.uri;
-    match (&admitted.passage.destination, new_name) {
+fn path_for(passage: &Passage, new_name: Option<&str>) -> Option<PathAndQuery> {
+    let uri = &passage.parts.uri;
+    match (&passage.destination, new_name) {
         (Destination::PathModel { verb, .. }, Some(name)) => {
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             PathAndQuery::try_from(format!("/v1beta/models/{}{verb}{query}", encode_segment(name))).ok()
         }
         _ => uri.path_and_query().cloned(),
-    }
-}
-
-/// A configured credential replaces the client's.
-fn credential(headers: &mut HeaderMap, backend: &Backend) {
-    if backend.credential.is_some() {
-        strip_credentials(headers);
-    }
-    headers.extend(backend.credential_header());
-}
-
-fn strip_credentials(headers: &mut HeaderMap) {
-    for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
-        headers.remove(name);
     }
 }
 

@@ -1,5 +1,9 @@
 use super::*;
-use crate::exchange::testing::{World, chat, header, request};
+use crate::exchange::Admitted;
+use crate::exchange::choosing::Tries;
+use crate::exchange::load::{Loads, Ticket};
+use crate::exchange::selection::Pick;
+use crate::exchange::testing::{World, assert_head, chat, header, request};
 use http::request::Parts;
 use std::sync::Arc;
 
@@ -16,11 +20,16 @@ fn built(
     let mut backend = (*pool.candidates().next().unwrap().backend).clone();
     backend.served_names = served.iter().map(|name| Arc::from(*name)).collect();
     change(&mut backend);
-    built_for(&admitted, &backend, &world.rules).unwrap()
+    built_for(admitted, &backend, world).unwrap()
 }
 
-fn built_for(admitted: &Admitted, backend: &Backend, rules: &ExchangeRules) -> Option<Request<Payload>> {
-    build(admitted, backend, &backend.target()?, rules)
+fn built_for(admitted: Admitted, backend: &Backend, world: &World) -> Option<Request<Payload>> {
+    let ticket = Ticket::take(&Loads::new().of(&backend.name));
+    let pick = Pick { backend: Arc::new(backend.clone()), ticket, target: backend.target().map(Arc::new) };
+    let attempt = Tries::begun(admitted).attempt(pick, false, world.node()).ok()?;
+    let request = attempt.request();
+    assert_head(&attempt, &request);
+    Some(request)
 }
 
 fn text(request: Request<Payload>) -> String {
@@ -51,12 +60,13 @@ fn a_body_goes_on_byte_for_byte_unless_the_name_must_change() {
 fn an_untouched_body_is_not_copied() {
     let mut world = World::new();
     let body = Bytes::from_static(b"{\"model\":\"m1\",\"x\":1}");
-    let admitted = world.pass(chat("all")).unwrap().route(body.clone(), world.node()).unwrap();
+    let mut admit = || world.pass(chat("all")).unwrap().route(body.clone(), world.node()).unwrap();
+    let (first, second) = (admit(), admit());
     let mut backend = (*world.view.model("m1").unwrap().candidates().next().unwrap().backend).clone();
-    let whole = built_for(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
+    let whole = built_for(first, &backend, &world).unwrap().into_body().into_frames();
     assert_eq!(whole[0].as_ptr(), body.as_ptr());
     backend.served_names = Arc::from([Arc::from("s")]);
-    let [before, name, after] = built_for(&admitted, &backend, &world.rules).unwrap().into_body().into_frames();
+    let [before, name, after] = built_for(second, &backend, &world).unwrap().into_body().into_frames();
     assert_eq!((before.as_ptr(), after.as_ptr()), (body.as_ptr(), body[13..].as_ptr()));
     assert_eq!(&name[..], b"\"s\"");
 }
@@ -79,7 +89,7 @@ fn the_name_in_a_gemini_path_is_rewritten() {
         let mut backend = (**world.view.backend("gemini").unwrap()).clone();
         backend.base_path = Arc::from("");
         backend.served_names = served.iter().map(|name| Arc::from(*name)).collect();
-        built_for(&admitted, &backend, &world.rules).unwrap()
+        built_for(admitted, &backend, world).unwrap()
     };
     let same = asked(&mut world, &["gemini"]);
     assert_eq!(same.uri(), "https://gemini.example.com:443/v1beta/models/gemini:streamGenerateContent?alt=sse");
@@ -102,7 +112,7 @@ fn the_address_host_and_method_are_the_replicas() {
     let broken = world.admit(parts, "{\"model\":\"m1\"}").unwrap();
     let mut backend = (*world.view.model("m1").unwrap().candidates().next().unwrap().backend).clone();
     backend.host = Arc::from("no host");
-    assert!(built_for(&broken, &backend, &world.rules).is_none());
+    assert!(built_for(broken, &backend, &world).is_none());
 }
 
 #[test]

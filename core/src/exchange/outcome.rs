@@ -41,7 +41,9 @@ impl Trail {
     /// Notes the model asked for, cut to [`limits::QUOTED_CHARS`]: it goes into a header and the access line, and a
     /// client can write anything there.
     pub(super) fn name_model(&mut self, name: &Arc<str>) {
-        self.model = Some(match name.char_indices().nth(limits::QUOTED_CHARS) {
+        // There are no more characters than bytes.
+        let cut = if name.len() > limits::QUOTED_CHARS { name.char_indices().nth(limits::QUOTED_CHARS) } else { None };
+        self.model = Some(match cut {
             Some((end, _)) => name.get(..end).unwrap_or_default().into(),
             None => name.clone(),
         });

@@ -55,7 +55,7 @@ impl Queued {
 
     /// As [`Choosing::pool`].
     #[must_use]
-    pub const fn pool(&self) -> &PoolKey {
+    pub fn pool(&self) -> &PoolKey {
         self.tries.pool()
     }
 
@@ -101,10 +101,9 @@ impl Tries {
 
     /// Joins the queue, or waits on; gives the state back when there is no waiting: queues are off or full, its time is
     /// over, or it had to make room.
-    #[expect(clippy::result_large_err, reason = "the state itself comes back, to go on with")]
     pub(super) fn wait(mut self, selection: &mut Selection, node: Node<'_>) -> Result<Queued, Self> {
         let now = node.now.moment;
-        let key = self.admitted.passage.trail.key.clone();
+        let key = self.trail().key.clone();
         let (turn, pushed_out) = match self.turn {
             Some(turn) => {
                 let out = selection.queue.standing(self.pool(), turn.place) == Standing::Out;

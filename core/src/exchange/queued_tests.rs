@@ -37,7 +37,7 @@ fn queued(chosen: Result<Chosen, Box<Answer>>) -> Queued {
 
 fn sent(chosen: Result<Chosen, Box<Answer>>) -> Attempt {
     match chosen.unwrap() {
-        Chosen::Send(attempt, _) => attempt,
+        Chosen::Send(attempt) => attempt,
         other => panic!("not sent: {other:?}"),
     }
 }

@@ -131,6 +131,7 @@ impl World {
 
     /// The same, after an operator drained these backends.
     pub(crate) fn show_drained(&mut self, desired: &mut Desired, backends: &[Arc<str>]) {
+        let before = self.view.generation;
         let mut serving = Serving::new(&settings());
         let touched = desired.take_touched();
         self.view = serving.update(desired, &touched).unwrap().view;
@@ -141,6 +142,10 @@ impl World {
         if let Some(update) = serving.update(desired, &touched) {
             self.view = update.view;
         }
+        // A worker never numbers two views alike.
+        let mut view = (*self.view).clone();
+        view.generation.0 += before.0;
+        self.view = Arc::new(view);
     }
 
     pub(crate) fn node(&self) -> Node<'_> {
@@ -183,7 +188,11 @@ impl World {
                 file_refused: false,
             };
             match choosing.choose(&mut self.selection, node)? {
-                Chosen::Send(attempt, request) => return Ok((attempt, request)),
+                Chosen::Send(attempt) => {
+                    let request = attempt.request();
+                    assert_head(&attempt, &request);
+                    return Ok((attempt, request));
+                }
                 Chosen::Elsewhere(next) => choosing = next,
                 Chosen::Queue(queued) => panic!("has to wait: {queued:?}"),
             }
@@ -221,6 +230,26 @@ impl World {
             Err(answer) => said(&answer),
         }
     }
+}
+
+/// Both ways to a request's head say the same.
+pub(crate) fn assert_head(attempt: &Attempt, request: &Request<Payload>) {
+    let mut written = Vec::new();
+    attempt.write_head(&mut written);
+    let mut lines = [httparse::EMPTY_HEADER; 64];
+    let mut read = httparse::Request::new(&mut lines);
+    let ended = read.parse(&written).unwrap();
+    assert_eq!(ended, httparse::Status::Complete(written.len()), "{}", written.escape_ascii());
+    assert_eq!(read.method, Some(request.method().as_str()));
+    assert_eq!(read.path, request.uri().path_and_query().map(|path| path.as_str()));
+    let mut lines: Vec<(&str, &[u8])> = read.headers.iter().map(|line| (line.name, line.value)).collect();
+    lines.retain(|line| !attempt.is_chunked() || *line != ("transfer-encoding", b"chunked"));
+    let mut wanted: Vec<(&str, &[u8])> =
+        request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    // The order of lines of one name counts, that of names does not.
+    lines.sort_by_key(|line| line.0);
+    wanted.sort_by_key(|line| line.0);
+    assert_eq!(lines, wanted);
 }
 
 /// Status and code of an answer.

@@ -235,7 +235,10 @@ impl World {
             self.now.moment = self.now.moment.max(choosing.not_before().unwrap_or_default());
             let node = node!(self);
             match choosing.choose(&mut self.selection, node)? {
-                Chosen::Send(attempt, request) => return Ok((attempt, request)),
+                Chosen::Send(attempt) => {
+                    let request = attempt.request();
+                    return Ok((attempt, request));
+                }
                 Chosen::Elsewhere(next) => choosing = next,
                 Chosen::Queue(queued) => panic!("has to wait: {queued:?}"),
             }

@@ -66,9 +66,34 @@ fn sent(parts: Parts, from: u8, body: &[u8]) -> Result<Sent, (u16, Bytes)> {
 fn first_attempt(admitted: Admitted) -> Result<(Attempt, Request<Payload>), Box<Answer>> {
     let choosing = admitted.begin(&mut RetryBudget::default(), WORLD.node());
     match choosing.choose(&mut Selection::new(), WORLD.node())? {
-        Chosen::Send(attempt, request) => Ok((attempt, request)),
+        Chosen::Send(attempt) => {
+            let request = attempt.request();
+            written_alike(&attempt, &request);
+            Ok((attempt, request))
+        }
         Chosen::Elsewhere(_) | Chosen::Queue(_) => panic!("no chains and no queues here"),
     }
+}
+
+/// The head as it is written says what the request says, and is one head.
+fn written_alike(attempt: &Attempt, request: &Request<Payload>) {
+    let mut written = Vec::new();
+    attempt.write_head(&mut written);
+    let lines = written.strip_suffix(b"\r\n\r\n").expect("an empty line ends it");
+    let mut lines: Vec<&[u8]> = lines.split(|byte| *byte == b'\n').collect();
+    lines.iter_mut().rev().skip(1).for_each(|line| *line = line.strip_suffix(b"\r").expect("a line ends in CR LF"));
+    let first = lines.remove(0);
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    assert_eq!(first, format!("{} {path} HTTP/1.1", request.method()).as_bytes());
+    let said =
+        |(name, value): (&HeaderName, &HeaderValue)| [name.as_str().as_bytes(), b": ", value.as_bytes()].concat();
+    let mut wanted: Vec<Vec<u8>> = request.headers().iter().map(said).collect();
+    if attempt.is_chunked() {
+        wanted.push(b"transfer-encoding: chunked".to_vec());
+    }
+    lines.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(lines, wanted);
 }
 
 fn admit(parts: Parts, from: u8, body: &[u8]) -> Result<Admitted, Box<Answer>> {

@@ -229,7 +229,7 @@ impl Call {
         let mut asked = Vec::new();
         loop {
             match next.and_then(|choosing| choosing.choose(selection, stand)) {
-                Ok(Chosen::Send(attempt, _)) => {
+                Ok(Chosen::Send(attempt)) => {
                     asked.push(attempt.backend().name.clone());
                     if !self.all_fail {
                         let _ = attempt.gone();

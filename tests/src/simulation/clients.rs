@@ -238,7 +238,7 @@ impl Request {
             .and_then(|admitted| admitted.begin(&mut RetryBudget::default(), stand).choose(selection, stand));
         match result {
             Ok(Chosen::Elsewhere(_) | Chosen::Queue(_)) => unreachable!("neither chains nor bounds are configured"),
-            Ok(Chosen::Send(attempt, _)) => {
+            Ok(Chosen::Send(attempt)) => {
                 let backend = attempt.backend().name.clone();
                 let _ = attempt.gone();
                 (Verdict::Served, Some(backend))

@@ -12,6 +12,14 @@ pub struct Origin {
 }
 
 impl Origin {
+    pub(super) const fn new(tls: bool, authority: Authority) -> Self {
+        Self { tls, authority }
+    }
+
+    pub(super) const fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// `None` for a URI without a host, or that is neither `http` nor `https`.
     #[must_use]
     pub fn of(uri: &Uri) -> Option<Self> {
