@@ -25,8 +25,8 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// type that implements it stands for the runtime of this process.
 ///
 /// To have the whole worker on a runtime of your own, implement this for a type `Mine` and start
-/// [`Running::<Mine>`](crate::Running). The Redis crate brings its own connections: it has to be told, by one of its features, whether
-/// those are tokio's (`tokio-rustls-comp`) or smol's (`smol-rustls-comp`, which works beside any runtime).
+/// [`Running::<Mine>`](crate::Running). The Redis crate brings its own connections: it has to be told, by one of its features,
+/// whether those are tokio's (`tokio-rustls-comp`) or smol's (`smol-rustls-comp`, which works beside any runtime).
 pub trait Runtime: Debug + Copy + Send + Sync + Unpin + 'static {
     /// What a journal says that wrote it.
     const PROGRAM: &'static str;

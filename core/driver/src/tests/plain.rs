@@ -142,3 +142,30 @@ impl Signals for Silence {
         core::future::pending().await
     }
 }
+
+#[cfg(feature = "appproxy-router")]
+#[test]
+fn the_whole_worker_runs_on_it() {
+    use appproxy_fixtures::Request;
+    use appproxy_fixtures::stage::{Demo, Mode, Prepared, ask};
+    use core::time::Duration;
+    use serde_json::json;
+
+    Plain::block_on(async {
+        let prepared = Plain::aside(|| Demo::prepare(0, Mode::Router)).await.expect("no fault");
+        let Prepared { demo, configuration, .. } = prepared.expect("surroundings");
+        let loaded = appproxy_core::config::load(&configuration, &|_| None).expect("a configuration");
+        let running = crate::Running::<Plain>::start(loaded.config).await.expect("a worker");
+        while !running.is_ready() {
+            Alarm::after(Duration::from_millis(10)).await;
+        }
+        let address = running.data().first().map(ToString::to_string).expect("an address");
+        let body = json!({"model": "demo-chat", "messages": [{"role": "user", "content": "Hello"}]});
+        let chat = Request::post("/v1/chat/completions", &body).with_header("authorization", "Bearer sk-demo");
+        let answer = Plain::aside(move || ask(&address, chat)).await.expect("no fault").expect("an answer");
+        assert!(answer.value().get("choices").is_some(), "{}", answer.status);
+        running.stop().await;
+        Plain::aside(move || drop(demo)).await.expect("no fault");
+    })
+    .expect("a runtime");
+}
