@@ -158,7 +158,12 @@ pub fn explain(question: &Question, node: Node<'_>, figures: &mut impl Figures) 
         ..Ask::default()
     };
     let next = figures.next(granted.pool, &ask);
-    let chain = chain_after(&granted.model, &granted.pool.key, node);
+    // What goes through as it is names no model that another could stand in for.
+    let chain = if holder.asks_unseen(&granted.pool.key, node) {
+        None
+    } else {
+        chain_after(&granted.model, &granted.pool.key, node)
+    };
     for model in chain.into_iter().flat_map(|chain| chain.iter()) {
         let pool = holder.stand_in(model, 0, node);
         told.fallback.push(StandIn {

@@ -101,6 +101,18 @@ impl Holder {
         }
     }
 
+    /// Whether what this holder asks of `pool` goes through as it is: one circuit's, of which nobody knows what it serves.
+    pub(super) fn asks_unseen(&self, pool: &PoolKey, node: Node<'_>) -> bool {
+        match (self, pool) {
+            #[cfg(feature = "appproxy-legacy")]
+            (Self::Caller(caller), PoolKey::Circuit(id)) => caller.asks_unseen(*id, node),
+            _ => {
+                let _ = node;
+                false
+            }
+        }
+    }
+
     /// What is behind `key` now, which was granted under the name of `model`.
     pub(super) fn granted_pool<'a>(&self, key: &PoolKey, model: &str, node: Node<'a>) -> Option<&'a Arc<ModelPool>> {
         match (self, key) {

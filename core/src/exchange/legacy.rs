@@ -296,6 +296,12 @@ impl Caller {
         self.pinned.is_some()
     }
 
+    /// As [`Holder::asks_unseen`].
+    pub(super) fn asks_unseen(&self, id: CircuitId, node: Node<'_>) -> bool {
+        let circuit = node.view.registry().circuit(id);
+        self.is_pinned() && circuit.is_some_and(|circuit| !matches!(circuit.model, CircuitModel::Known { .. }))
+    }
+
     /// What serves a request that asks for `asked` (`None`: for no model), or why nothing does. `spread` parts requests
     /// over circuits.
     pub(super) fn grant<'a>(

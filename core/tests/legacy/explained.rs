@@ -110,6 +110,16 @@ fn a_circuit_that_an_operator_drained_is_to_be_undrained() {
 }
 
 #[test]
+fn nothing_stands_in_for_what_goes_through_as_it_is() {
+    let mut world = World::new(vec![open(at(1, "a", 0))]);
+    world.desired.learn(endpoint_id(1), Some(Learned::Opaque));
+    world.show();
+    world.rules.fallbacks = Fallbacks::new(&[(Arc::from("m"), vec![Arc::from("spare-model")])].into());
+    let told = world.explain(&asks("m", Some("a"), None));
+    assert!(verdict(&told) == "503 model_unavailable" && told.fallback.is_empty(), "{told}");
+}
+
+#[test]
 fn every_circuit_that_may_be_drawn_is_shown() {
     let circuits = vec![at(1, "a", 1), open(at(2, "b", 1)), open(at(3, "c", 0))];
     let mut world = World::new(circuits).list(1, &["m"]).list(2, &["m"]).list(3, &["m"]);
