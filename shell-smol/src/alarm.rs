@@ -5,16 +5,15 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
-use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
+use appproxy_driver::Timer;
+
 /// How many parts the alarms are cut into, so that requests do not queue at one lock.
 const PARTS: usize = 8;
-/// Far enough to be never, and near enough to be an instant.
-const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 type Key = (Instant, u64);
 type Part = Mutex<BTreeMap<Key, Waker>>;
@@ -110,26 +109,23 @@ pub(crate) fn start() -> std::io::Result<()> {
 
 /// Resolves at its instant.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub struct Alarm {
     at: Instant,
     set: Option<(Key, Waker)>,
 }
 
-impl Timer {
-    pub(crate) const fn at(at: Instant) -> Self {
+impl Timer for Alarm {
+    fn at(at: Instant) -> Self {
         Self { at, set: None }
     }
 
-    pub(crate) fn after(wait: Duration) -> Self {
-        let now = Instant::now();
-        Self::at(now.checked_add(wait).unwrap_or_else(|| now + FAR))
-    }
-
-    pub(crate) fn set_at(&mut self, at: Instant) {
+    fn set_at(&mut self, at: Instant) {
         self.unset();
         self.at = at;
     }
+}
 
+impl Alarm {
     fn unset(&mut self) {
         if let Some((key, _)) = self.set.take() {
             let removed = Alarms::get().part(key).remove(&key);
@@ -138,7 +134,7 @@ impl Timer {
     }
 }
 
-impl Future for Timer {
+impl Future for Alarm {
     type Output = Instant;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
@@ -159,64 +155,27 @@ impl Future for Timer {
     }
 }
 
-impl Drop for Timer {
+impl Drop for Alarm {
     fn drop(&mut self) {
         self.unset();
     }
 }
 
-/// The timers of the HTTP library.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HttpTimer;
-
-impl HttpTimer {
-    pub(crate) const fn new() -> Self {
-        Self
-    }
-}
-
-impl hyper::rt::Timer for HttpTimer {
-    fn sleep(&self, wait: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleeping(Timer::after(wait)))
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleeping(Timer::at(deadline)))
-    }
-
-    fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<Sleeping>() {
-            Some(sleeping) => sleeping.get_mut().0.set_at(deadline),
-            None => *sleep = self.sleep_until(deadline),
-        }
-    }
-}
-
-struct Sleeping(Timer);
-
-impl Future for Sleeping {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(cx).map(drop)
-    }
-}
-
-impl hyper::rt::Sleep for Sleeping {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor;
+    use crate::executor::Smol;
+    use appproxy_driver::Runtime;
+    use core::time::Duration;
 
     #[test]
     fn a_timer_set_behind_a_later_one_comes_first() {
-        executor::start().expect("threads");
-        let mut late = core::pin::pin!(executor::spawn(Timer::after(Duration::from_secs(3_600))));
+        Smol::start().expect("threads");
+        let mut late = core::pin::pin!(Smol::spawn(Alarm::after(Duration::from_secs(3_600))));
         let began = Instant::now();
         for wait in [40, 20, 0] {
             let wait = Duration::from_millis(wait);
-            let at = smol::block_on(Timer::after(wait));
+            let at = smol::block_on(Alarm::after(wait));
             assert!(at >= began + wait && Instant::now() >= at);
         }
         assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -224,15 +183,15 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_moved_or_dropped_leaves_nothing_behind() {
-        executor::start().expect("threads");
-        let mut timer = Timer::after(Duration::from_secs(3_600));
+        Smol::start().expect("threads");
+        let mut timer = Alarm::after(Duration::from_secs(3_600));
         assert!(Pin::new(&mut timer).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let key = timer.set.as_ref().expect("it is set").0;
         assert!(Alarms::get().part(key).contains_key(&key));
         timer.set_at(Instant::now());
         assert!(!Alarms::get().part(key).contains_key(&key));
         smol::block_on(timer);
-        let mut timer = Timer::after(Duration::MAX);
+        let mut timer = Alarm::after(Duration::MAX);
         assert!(Pin::new(&mut timer).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let key = timer.set.as_ref().expect("it is set").0;
         drop(timer);
@@ -241,9 +200,9 @@ mod tests {
 
     #[test]
     fn many_timers_of_many_tasks_all_come() {
-        executor::start().expect("threads");
+        Smol::start().expect("threads");
         let tasks: Vec<_> =
-            (0..200).map(|number| executor::spawn(Timer::after(Duration::from_millis(number % 17)))).collect();
+            (0..200).map(|number| Smol::spawn(Alarm::after(Duration::from_millis(number % 17)))).collect();
         for task in tasks {
             let at = smol::block_on(task).expect("no fault");
             assert!(Instant::now() >= at);

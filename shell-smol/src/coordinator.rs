@@ -13,6 +13,7 @@ use std::sync::Arc;
 use appproxy_core::exchange::Origin;
 use appproxy_core::limits;
 use appproxy_core::worker::TransportFailure;
+use appproxy_driver::classify_io;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::io::AsyncReadExt;
@@ -21,14 +22,12 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::uri::Scheme;
 use rustls::ClientConfig;
 
-use crate::calls;
-use crate::failures::classify_io;
-use crate::streams::resolve;
+use crate::executor::Smol;
 
 /// The status and the whole body of the answer to one request.
 pub(crate) async fn fetch(request: Request<Bytes>, tls: &Arc<ClientConfig>) -> Result<(u16, Bytes), TransportFailure> {
     if request.uri().scheme() == Some(&Scheme::HTTPS) {
-        return calls::fetch(request, tls).await;
+        return appproxy_driver::fetch::<Smol>(request, tls).await;
     }
     let caught = AssertUnwindSafe(plain::fetch(&request)).catch_unwind().await;
     caught.unwrap_or(Err(TransportFailure::NotHttp))
@@ -45,7 +44,7 @@ mod plain {
         let Some(origin) = Origin::of(request.uri()) else {
             return Err(TransportFailure::Other("no address".to_owned()));
         };
-        let resolved = resolve((origin.host(), origin.port())).await;
+        let resolved = smol::net::resolve((origin.host(), origin.port())).await;
         let mut last = TransportFailure::Unresolved;
         for address in resolved.map_err(|_| TransportFailure::Unresolved)? {
             match attempt(request, address).await {
@@ -113,19 +112,40 @@ mod plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::tests::{outcome_of, peer};
+    use appproxy_driver::Runtime;
+    use rustls::RootCertStore;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// The answer of a peer that reads a little, writes `answer` and closes.
+    fn outcome_of(answer: impl Into<Vec<u8>>) -> Result<(u16, Bytes), TransportFailure> {
+        let answer = answer.into();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let request = Request::get(format!("http://{}/x", listener.local_addr().expect("address")));
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accept");
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(&answer);
+        });
+        let tls = ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        Smol::block_on(Smol::fetch(request.body(Bytes::new()).expect("a request"), &Arc::new(tls))).expect("a runtime")
+    }
 
     #[test]
     fn what_surf_takes_for_an_answer_or_dies_of_is_none() {
         let endless = "HTTP/1.1 200 OK\r\n\r\n{}";
-        assert!(matches!(outcome_of(peer(endless)), Err(TransportFailure::Other(_))));
+        assert!(matches!(outcome_of(endless), Err(TransportFailure::Other(_))));
         // surf panics at it.
         assert_eq!(
-            outcome_of(peer(b"HTTP/1.1 200 OK\r\nx: \xe9\r\ncontent-length: 0\r\n\r\n")),
+            outcome_of(b"HTTP/1.1 200 OK\r\nx: \xe9\r\ncontent-length: 0\r\n\r\n"),
             Err(TransportFailure::NotHttp)
         );
         assert_eq!(
-            outcome_of(peer("HTTP/1.1 200 OK\r\nx: caf\u{e9}\r\ncontent-length: 0\r\n\r\n")),
+            outcome_of("HTTP/1.1 200 OK\r\nx: caf\u{e9}\r\ncontent-length: 0\r\n\r\n"),
             Err(TransportFailure::NotHttp)
         );
     }
@@ -135,7 +155,7 @@ mod tests {
         let answer = |length: usize| {
             let mut bytes = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").into_bytes();
             bytes.resize(bytes.len() + length, b' ');
-            outcome_of(peer(bytes)).map(|response| response.body.0.len())
+            outcome_of(bytes).map(|(_, body)| body.len())
         };
         assert_eq!(answer(limits::CALL_ANSWER_BYTES), Ok(limits::CALL_ANSWER_BYTES));
         assert_eq!(answer(limits::CALL_ANSWER_BYTES + 1), Err(TransportFailure::TooLarge));

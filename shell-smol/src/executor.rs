@@ -1,27 +1,35 @@
-//! This process's executor: one for the whole program, driven by threads of our own, one for each core (smol's global
-//! executor has one thread unless the environment says otherwise). Also what smol leaves to its users: time limits, a
-//! switch that many wait for, signals.
+//! What the driver asks of a runtime, as smol has it, and this process's executor: one for the whole program, driven by
+//! threads of our own, one for each core (smol's global executor has one thread unless the environment says otherwise).
 
 use core::convert::Infallible;
-use core::time::Duration;
+use std::any::Any;
 use std::io;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Instant;
 
-use async_channel::{Receiver, Sender, bounded};
+use appproxy_core::worker::TransportFailure;
+use appproxy_driver::{Failed, FuturesIo, Runtime, Signals, Timer};
+use async_channel::bounded;
 use async_executor::StaticExecutor;
-use async_signal::{Signal, Signals as Stream};
+use async_signal::Signal;
+use bytes::Bytes;
+use futures_rustls::{TlsAcceptor, TlsConnector, client, server};
 use futures_util::FutureExt;
 use futures_util::future::CatchUnwind;
+use http::Request;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use smol::future::{or, pending, yield_now};
+use smol::net::unix::{UnixListener, UnixStream};
 use smol::stream::StreamExt;
 
-pub(crate) use crate::alarm::Timer;
-pub(crate) use std::time::Instant;
-
-use crate::{Failed, alarm};
+use crate::alarm::{self, Alarm};
+use crate::coordinator;
+use crate::socket::{TcpListener, TcpStream};
 
 static EXECUTOR: StaticExecutor = StaticExecutor::new();
 
@@ -29,10 +37,107 @@ static EXECUTOR: StaticExecutor = StaticExecutor::new();
 /// reactor's own thread step in, and with one core the two then take turns.
 const TURNS: usize = 8;
 
-/// Starts the threads, at the first call.
-pub(crate) fn start() -> Result<(), Failed> {
-    static STARTED: OnceLock<Result<(), Failed>> = OnceLock::new();
-    STARTED.get_or_init(start_threads).clone()
+/// smol, on this process's executor.
+#[derive(Debug, Clone, Copy)]
+pub struct Smol;
+
+impl Runtime for Smol {
+    const PROGRAM: &'static str = "appproxy-worker-smol";
+
+    type Task<T: Send + 'static> = CatchUnwind<AssertUnwindSafe<async_executor::Task<T>>>;
+    type Fault = Box<dyn Any + Send>;
+    type Timer = Alarm;
+    type Signals = OneStream;
+    type Tcp = FuturesIo<TcpStream>;
+    type TcpListener = TcpListener;
+    type Unix = FuturesIo<UnixStream>;
+    type UnixListener = UnixListener;
+    type TlsTo = FuturesIo<client::TlsStream<TcpStream>>;
+    type TlsOf = FuturesIo<server::TlsStream<TcpStream>>;
+
+    /// Starts the threads, at the first call.
+    fn start() -> Result<(), Failed> {
+        static STARTED: OnceLock<Result<(), Failed>> = OnceLock::new();
+        STARTED.get_or_init(start_threads).clone()
+    }
+
+    /// In this thread; what it spawns runs in the others.
+    fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
+        Self::start()?;
+        Ok(smol::block_on(future))
+    }
+
+    fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Self::Task<T> {
+        AssertUnwindSafe(EXECUTOR.spawn(future)).catch_unwind()
+    }
+
+    fn detach(future: impl Future<Output: Send + 'static> + Send + 'static) {
+        EXECUTOR.spawn(future).detach();
+    }
+
+    async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (tell, told) = bounded(1);
+        smol::unblock(move || drop(tell.try_send(work()))).detach();
+        told.recv().await.ok()
+    }
+
+    fn until<T>(limit: Instant, work: impl Future<Output = T> + Send) -> impl Future<Output = Option<T>> + Send {
+        or(FutureExt::map(work, Some), FutureExt::map(Alarm::at(limit), |_| None))
+    }
+
+    async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        smol::net::resolve((host, port)).await
+    }
+
+    async fn connect(to: SocketAddr) -> io::Result<Self::Tcp> {
+        TcpStream::connect(to).await.map(looking)
+    }
+
+    async fn listen(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = TcpListener::bind((host, port)).await?;
+        let at = listener.local_addr()?;
+        Ok((listener, at))
+    }
+
+    async fn accept(listener: &TcpListener) -> io::Result<(Self::Tcp, SocketAddr)> {
+        let (stream, from) = listener.accept().await?;
+        Ok((looking(stream), from))
+    }
+
+    async fn connect_unix(path: &Path) -> io::Result<Self::Unix> {
+        UnixStream::connect(path).await.map(FuturesIo::new)
+    }
+
+    fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+        UnixListener::bind(path)
+    }
+
+    async fn accept_unix(listener: &UnixListener) -> io::Result<Self::Unix> {
+        let (stream, _) = listener.accept().await?;
+        Ok(FuturesIo::new(stream))
+    }
+
+    async fn tls_to(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        stream: Self::Tcp,
+    ) -> io::Result<Self::TlsTo> {
+        let stream = TlsConnector::from(config).connect(name, stream.into_inner()).await?;
+        Ok(FuturesIo::looking(stream, |stream| stream.get_mut().0.look_again()))
+    }
+
+    async fn tls_of(config: Arc<ServerConfig>, stream: Self::Tcp) -> io::Result<Self::TlsOf> {
+        TlsAcceptor::from(config).accept(stream.into_inner()).await.map(FuturesIo::new)
+    }
+
+    async fn fetch(request: Request<Bytes>, tls: &Arc<ClientConfig>) -> Result<(u16, Bytes), TransportFailure> {
+        coordinator::fetch(request, tls).await
+    }
+}
+
+/// The reactor may tell of something once more when it has been heard of already.
+const fn looking(stream: TcpStream) -> FuturesIo<TcpStream> {
+    FuturesIo::looking(stream, TcpStream::look_again)
 }
 
 fn start_threads() -> Result<(), Failed> {
@@ -56,96 +161,16 @@ async fn drive() -> Infallible {
     }
 }
 
-/// What `future` comes to, in this thread; what it spawns runs in the others.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failed> {
-    start()?;
-    Ok(smol::block_on(future))
-}
-
-/// A task that comes to a `T`, or to an error if it meets a fault. Dropping it ends it.
-pub(crate) type Task<T> = CatchUnwind<AssertUnwindSafe<async_executor::Task<T>>>;
-
-/// Runs `future` while the task is held.
-pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
-    AssertUnwindSafe(EXECUTOR.spawn(future)).catch_unwind()
-}
-
-/// Runs `future` to its end.
-pub(crate) fn detach(future: impl Future<Output: Send + 'static> + Send + 'static) {
-    EXECUTOR.spawn(future).detach();
-}
-
-/// Does `work` where it may take a while; it is done to its end, whoever waits. `None`: it met a fault.
-pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (tell, told) = bounded(1);
-    smol::unblock(move || drop(tell.try_send(work()))).detach();
-    told.recv().await.ok()
-}
-
-/// What `work` comes to, unless it takes longer than `limit`.
-pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
-    before(Timer::after(limit), work)
-}
-
-/// The same, until an instant.
-pub(crate) fn until<T>(limit: Instant, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
-    before(Timer::at(limit), work)
-}
-
-fn before<T>(timer: Timer, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
-    or(FutureExt::map(work, Some), FutureExt::map(timer, |_| None))
-}
-
-/// A switch that is turned once, and that many wait for.
-#[derive(Debug, Clone)]
-pub(crate) struct Switch(Arc<Turning>);
-
-#[derive(Debug)]
-struct Turning {
-    turned: AtomicBool,
-    turn: Sender<Infallible>,
-    wait: Receiver<Infallible>,
-}
-
-impl Default for Switch {
-    fn default() -> Self {
-        let (turn, wait) = bounded(1);
-        Self(Arc::new(Turning { turned: AtomicBool::new(false), turn, wait }))
-    }
-}
-
-impl Switch {
-    /// Turns it, for good.
-    pub(crate) fn turn(&self) {
-        self.0.turned.store(true, Ordering::Release);
-        self.0.turn.close();
-    }
-
-    /// Whether it is turned: without a lock, for those who ask often.
-    pub(crate) fn is_turned(&self) -> bool {
-        self.0.turned.load(Ordering::Acquire)
-    }
-
-    /// Resolves when it is turned.
-    pub(crate) fn turned(&self) -> impl Future<Output = ()> + Send + use<> {
-        let wait = self.0.wait.clone();
-        // Nothing is ever sent: the channel closes.
-        async move { while wait.recv().await.is_ok() {} }
-    }
-}
-
 /// SIGTERM, SIGINT and SIGHUP.
-pub(crate) struct Signals(Stream);
+#[derive(Debug)]
+pub struct OneStream(async_signal::Signals);
 
-impl Signals {
-    /// Takes the signals over from the system's default, which is to die.
-    pub(crate) fn listen() -> io::Result<Self> {
-        Stream::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self)
+impl Signals for OneStream {
+    fn listen() -> io::Result<Self> {
+        async_signal::Signals::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self)
     }
 
-    /// The next signal of any kind. SIGHUP asks a worker to read its configuration anew; a terminal that closes says it
-    /// too.
-    pub(crate) async fn next_of_all(&mut self) -> &'static str {
+    async fn next_of_all(&mut self) -> &'static str {
         loop {
             match StreamExt::next(&mut self.0).await {
                 Some(Ok(Signal::Term)) => return "SIGTERM",
@@ -162,24 +187,11 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_waiter_hears_of_a_switch() {
-        start().expect("threads");
-        let switch = Switch::default();
-        let waiters: Vec<_> = (0..3).map(|_| spawn(switch.turned())).collect();
-        assert!(!switch.is_turned());
-        assert_eq!(smol::block_on(within(Duration::from_millis(1), switch.turned())), None);
-        switch.turn();
-        for waiter in waiters {
-            assert!(matches!(smol::block_on(within(Duration::from_secs(10), waiter)), Some(Ok(()))));
-        }
-        assert!(switch.is_turned());
-    }
+    use core::time::Duration;
 
     #[test]
     fn work_has_its_time_and_no_more() {
-        assert_eq!(smol::block_on(until(Instant::now(), pending::<()>())), None);
-        assert_eq!(smol::block_on(within(Duration::from_secs(60), async { 7 })), Some(7));
+        assert_eq!(smol::block_on(Smol::until(Instant::now(), pending::<()>())), None);
+        assert_eq!(smol::block_on(Smol::within(Duration::from_secs(60), async { 7 })), Some(7));
     }
 }

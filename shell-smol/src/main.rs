@@ -2,11 +2,6 @@
 
 use std::process::ExitCode;
 
-use appproxy_shell_smol as shell;
-
-#[path = "../../shell-tokio/src/command_line.rs"]
-mod command_line;
-
-pub(crate) fn main() -> ExitCode {
-    command_line::main()
+fn main() -> ExitCode {
+    appproxy_driver::command_line::main::<appproxy_shell_smol::Smol>(env!("CARGO_BIN_NAME"))
 }

@@ -1,6 +1,5 @@
-//! Sockets that ask the system only when there is something to ask, and what the HTTP library reads and writes with.
+//! Sockets that ask the system only when there is something to ask.
 
-use core::cell::Cell;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -8,16 +7,14 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use futures_util::io::{AsyncRead, AsyncWrite};
-use hyper::rt::ReadBufCursor;
 use smol::Async;
 use smol::net::AsyncToSocketAddrs;
 
 /// A connection that remembers what the system said last: one that had no more bytes is not asked again before the
 /// reactor has heard of some. (The library looks at its connections far more often than bytes come.)
 #[derive(Debug)]
-pub(crate) struct TcpStream {
+pub struct TcpStream {
     io: Arc<Async<std::net::TcpStream>>,
     /// There may be bytes to read.
     readable: bool,
@@ -43,10 +40,6 @@ impl TcpStream {
     /// Has the next read ask the system.
     pub(crate) const fn look_again(&mut self) {
         self.readable = true;
-    }
-
-    pub(crate) fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.io.get_ref().set_nodelay(nodelay)
     }
 
     fn poll_send(
@@ -114,7 +107,7 @@ impl AsyncWrite for TcpStream {
 
 /// What accepts them.
 #[derive(Debug)]
-pub(crate) struct TcpListener(smol::net::TcpListener);
+pub struct TcpListener(smol::net::TcpListener);
 
 impl TcpListener {
     pub(crate) async fn bind(to: impl AsyncToSocketAddrs) -> io::Result<Self> {
@@ -128,79 +121,5 @@ impl TcpListener {
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
-    }
-}
-
-/// As much as is read in one go.
-const ROOM: usize = 64 * 1024;
-/// What is read where there is no room yet.
-const LEAST_ROOM: usize = 64;
-
-thread_local! {
-    /// Where bytes arrive before they go where they are wanted: room there is not initialised, and to clear it for every
-    /// look costs more than to copy the few that came.
-    static ARRIVALS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Lends room for at most `bytes` to read into.
-fn arrivals<T>(bytes: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
-    ARRIVALS.with(|arrivals| {
-        let mut room = arrivals.take();
-        room.resize(ROOM, 0);
-        let done = read(room.get_mut(..bytes.min(ROOM)).unwrap_or_default());
-        arrivals.set(room);
-        done
-    })
-}
-
-/// Reads what there is room for in `to`, and 0 bytes at the end.
-pub(crate) fn poll_fill<S: AsyncRead>(
-    io: Pin<&mut S>,
-    cx: &mut Context<'_>,
-    to: &mut BytesMut,
-) -> Poll<io::Result<usize>> {
-    let room = (to.capacity() - to.len()).max(LEAST_ROOM);
-    arrivals(room, |arrivals| {
-        let bytes = ready!(io.poll_read(cx, arrivals))?;
-        to.extend_from_slice(arrivals.get(..bytes).unwrap_or_default());
-        Poll::Ready(Ok(bytes))
-    })
-}
-
-/// A connection as the HTTP library wants it.
-#[derive(Debug)]
-pub(crate) struct HttpIo<S>(S);
-
-impl<S> HttpIo<S> {
-    pub(crate) const fn new(io: S) -> Self {
-        Self(io)
-    }
-
-    pub(crate) fn into_inner(self) -> S {
-        self.0
-    }
-}
-
-impl<S: AsyncRead + Unpin> hyper::rt::Read for HttpIo<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut to: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        arrivals(to.remaining(), |arrivals| {
-            let bytes = ready!(Pin::new(&mut self.0).poll_read(cx, arrivals))?;
-            to.put_slice(arrivals.get(..bytes).unwrap_or_default());
-            Poll::Ready(Ok(()))
-        })
-    }
-}
-
-impl<S: AsyncWrite + Unpin> hyper::rt::Write for HttpIo<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_close(cx)
     }
 }

@@ -2,10 +2,6 @@
 
 use std::process::ExitCode;
 
-use appproxy_shell_tokio as shell;
-
-mod command_line;
-
-pub(crate) fn main() -> ExitCode {
-    command_line::main()
+fn main() -> ExitCode {
+    appproxy_driver::command_line::main::<appproxy_shell_tokio::Tokio>(env!("CARGO_BIN_NAME"))
 }

@@ -1,75 +1,86 @@
-//! What bytes come and go by, as tokio has it: sockets, the family of I/O traits, TLS over both.
+//! Connections, as tokio has them.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use tokio::io::ReadBuf;
+use appproxy_driver::Stream;
+use bytes::BytesMut;
+use hyper::rt::{Read, ReadBufCursor};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
 
-pub(crate) use hyper_util::rt::{TokioIo as HttpIo, TokioTimer as HttpTimer};
-pub(crate) use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink, split};
-pub(crate) use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-pub(crate) use tokio_rustls::client::TlsStream;
-pub(crate) use tokio_rustls::{TlsAcceptor, TlsConnector};
-pub(crate) use tokio_util::either::Either;
-pub(crate) use tokio_util::io::poll_read_buf as poll_fill;
+/// A connection of tokio's, as the driver wants it.
+#[derive(Debug)]
+pub struct Io<S>(pub(crate) S);
 
-use crate::dial::Stream;
-use crate::pace::Paced;
-
-/// All addresses of a name.
-pub(crate) async fn resolve(name: (&str, u16)) -> io::Result<Vec<SocketAddr>> {
-    tokio::net::lookup_host(name).await.map(Iterator::collect)
-}
-
-/// Has the next read ask the system: tokio's do whenever they were told of something.
-pub(crate) const fn look_again(_: &mut Stream) {}
-
-/// Says that nothing more comes.
-pub(crate) async fn close(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-    stream.shutdown().await
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.is_over() {
-            let before = to.filled().len();
-            ready!(Pin::new(&mut self.io).poll_read(cx, to))?;
-            let passes = self.came(to.filled().get(before..).unwrap_or_default());
-            to.set_filled(before + passes);
-            if passes > 0 {
-                return Poll::Ready(Ok(()));
-            }
-        }
-        self.end(cx).map(Ok)
+impl<S: AsFd> AsFd for Io<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.wrote(done)
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for Io<S> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, to: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut to = ReadBuf::new(to);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut to))?;
+        Poll::Ready(Ok(to.filled().len()))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+    fn poll_fill(&mut self, cx: &mut Context<'_>, to: &mut BytesMut) -> Poll<io::Result<usize>> {
+        poll_read_buf(Pin::new(&mut self.0), cx, to)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+    fn poll_take(
+        &mut self,
         cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        to: ReadBufCursor<'_>,
+        judge: impl FnOnce(&[u8]) -> usize,
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
-        self.wrote(done)
+        // Only hyper's own adapter reads into such room.
+        let mut judged = TokioIo::new(Judged { io: &mut self.0, judge: Some(judge), passed: 0 });
+        ready!(Pin::new(&mut judged).poll_read(cx, to))?;
+        Poll::Ready(Ok(judged.inner().passed))
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match slices {
+            [bytes] => Pin::new(&mut self.0).poll_write(cx, bytes),
+            _ => Pin::new(&mut self.0).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn gathers(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Reads once, and leaves what `judge` lets pass.
+struct Judged<'a, S, J> {
+    io: &'a mut S,
+    judge: Option<J>,
+    passed: usize,
+}
+
+impl<S, J> Unpin for Judged<'_, S, J> {}
+
+impl<S: AsyncRead + Unpin, J: FnOnce(&[u8]) -> usize> AsyncRead for Judged<'_, S, J> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = to.filled().len();
+        ready!(Pin::new(&mut *self.io).poll_read(cx, to))?;
+        let came = to.filled().get(before..).unwrap_or_default();
+        self.passed = self.judge.take().map_or(came.len(), |judge| judge(came));
+        to.set_filled(before + self.passed);
+        Poll::Ready(Ok(()))
     }
 }

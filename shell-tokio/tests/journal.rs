@@ -143,7 +143,7 @@ async fn get(address: &BoundAddress, path: &str) -> String {
 async fn a_live_journal_is_replayed_byte_for_byte_and_holds_no_secret() {
     let log = Log::default();
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(log.clone());
-    let level = tracing_subscriber::filter::Targets::new().with_target("appproxy_shell_tokio", tracing::Level::TRACE);
+    let level = tracing_subscriber::filter::Targets::new().with_target("appproxy_driver", tracing::Level::TRACE);
     tracing_subscriber::registry().with(tracing_subscriber::Layer::with_filter(lines, level)).init();
     let folder = Folder::new();
     let file = folder.file("journal");

@@ -202,14 +202,15 @@ fn every_notice_has_its_cause_and_cure() {
     assert!(found >= 15, "only {found} codes were found: does this test still look in the right place?");
 }
 
-/// So has every line that a shell logs without being asked for more, and every kind of malformed input.
+/// So has every line that driver or shell log without being asked for more, and every kind of malformed input.
 #[test]
 fn every_line_of_the_log_has_its_cause_and_cure() {
     let chapter = read("core/docs/troubleshooting.md").replace('`', "");
     let mut found = BTreeSet::new();
     for (file, text) in repository::rust().expect("sources") {
-        let of_a_shell = ["shell-tokio/src", "shell-smol/src"].iter().any(|folder| file.starts_with(folder));
-        if !of_a_shell || repository::is_test_file(&file) {
+        let folders = ["core/driver/src", "shell-tokio/src", "shell-smol/src"];
+        let logs = folders.iter().any(|folder| file.starts_with(folder));
+        if !logs || repository::is_test_file(&file) {
             continue;
         }
         for level in ["info", "warn", "error"] {

@@ -1,6 +1,8 @@
-//! The core stays pure: nothing it is built from waits, asks a clock, rolls dice or touches the outside.
+//! The core stays pure: nothing it is built from waits, asks a clock, rolls dice or touches the outside. The driver waits,
+//! and knows no runtime.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use appproxy_tests::repository;
@@ -155,12 +157,70 @@ const CARRIES_TOKIO: [(&str, &str); 11] = [
     ("redis feature \"tokio-util\"", "the same"),
 ];
 
+/// What has no place below the driver: a runtime, its sockets, its TLS.
+const RUNTIMES: [&str; 16] = [
+    "async-executor",
+    "async-global-executor",
+    "async-io",
+    "async-net",
+    "async-std",
+    "axum",
+    "blocking",
+    "futures-executor",
+    "futures-rustls",
+    "hyper-util",
+    "mio",
+    "polling",
+    "smol",
+    "surf",
+    "tokio-rustls",
+    "tokio-macros",
+];
+
+#[test]
+fn the_driver_is_built_from_no_runtime() {
+    let names = tree(&["-p", "appproxy-driver", "-e", "normal,build", "--all-features"]);
+    assert!(names.contains("hyper") && names.contains("redis"), "{names:?}");
+    let found: Vec<_> = RUNTIMES.iter().filter(|name| names.contains(**name)).collect();
+    assert!(found.is_empty(), "{found:?} below appproxy-driver: whoever implements `Runtime` brings it");
+    let found = features_of_tokio("appproxy-driver");
+    let known = CARRIES_TOKIO.iter().filter(|(_, why)| !why.contains("surf")).map(|(feature, _)| (*feature).to_owned());
+    assert_eq!(
+        found,
+        known.collect(),
+        "a feature of tokio is on below the driver; only what is listed may carry its types"
+    );
+}
+
+#[test]
+fn the_driver_names_no_runtime() {
+    let runtimes = ["tokio", "smol", "async_io", "async_executor", "async_std", "hyper_util", "axum", "futures_rustls"];
+    let mut found = Vec::new();
+    for (file, text) in repository::rust().unwrap() {
+        if !file.starts_with("core/driver/src") || repository::is_test_file(&file) {
+            continue;
+        }
+        // The journal has a thread of its own whatever the runtime is: a disk may stand still for long.
+        let threads = (file != Path::new("core/driver/src/journal.rs")).then_some("std::thread");
+        for (number, line) in repository::split_tests(&text).0 {
+            let named = runtimes.iter().copied().chain(threads).filter(|name| repository::has_word(line, name));
+            found.extend(named.map(|name| format!("{}:{number}: {name}", file.display())));
+        }
+    }
+    assert!(found.is_empty(), "core/driver/src runs on whatever it is given\n  {}", found.join("\n  "));
+}
+
+/// The features of tokio, and of others for its sake, that are on below a package.
+fn features_of_tokio(package: &str) -> BTreeSet<String> {
+    let lines = cargo_tree(&["-p", package, "-e", "features,normal,build", "--all-features"]);
+    let of_tokio = |line: &&str| line.contains(" feature \"") && line.contains("tokio");
+    lines.lines().map(|line| line.trim_end_matches(" (*)")).filter(of_tokio).map(str::to_owned).collect()
+}
+
 #[test]
 fn the_smol_shell_starts_no_tokio() {
-    let lines = cargo_tree(&["-p", "appproxy-shell-smol", "-e", "features,normal,build", "--all-features"]);
-    let of_tokio = |line: &&str| line.contains(" feature \"") && line.contains("tokio");
-    let found: BTreeSet<&str> = lines.lines().map(|line| line.trim_end_matches(" (*)")).filter(of_tokio).collect();
-    let known: BTreeSet<&str> = CARRIES_TOKIO.iter().map(|(feature, _)| *feature).collect();
+    let found = features_of_tokio("appproxy-shell-smol");
+    let known: BTreeSet<String> = CARRIES_TOKIO.iter().map(|(feature, _)| (*feature).to_owned()).collect();
     assert_eq!(found, known, "a feature of tokio is on below the smol shell; only what is listed may carry its types");
     let names = tree(&["-p", "appproxy-shell-smol", "-e", "normal,build", "--all-features"]);
     for (name, why) in

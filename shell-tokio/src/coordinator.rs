@@ -1,3 +1,0 @@
-//! How the coordinator's REST is spoken on tokio: like every other request that stands alone.
-
-pub(crate) use crate::calls::fetch;
