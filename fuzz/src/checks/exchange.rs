@@ -193,8 +193,12 @@ pub fn model_peek(bytes: &[u8]) {
                 assert_eq!(body["model"], *found.model, "another reader sees another model");
                 assert_eq!(body["stream"] == true, found.stream, "another reader sees another kind of answer");
             }
-            // JSON has no bounds for numbers, a reader that makes values of them has.
-            Err(error) => assert!(error.to_string().starts_with("number out of range"), "{error}"),
+            // JSON has no bounds for numbers, and half a surrogate pair is JSON: a reader that makes values of them has bounds.
+            Err(error) => {
+                let said = error.to_string();
+                let bounds = ["number out of range", "lone leading surrogate", "unexpected end of hex escape"];
+                assert!(bounds.iter().any(|bound| said.starts_with(bound)), "{error}");
+            }
         }
         renamed(bytes, &found, |body| peek::json(body).expect("still JSON"));
     }
