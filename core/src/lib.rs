@@ -125,8 +125,8 @@
 //!
 //! # What is not here
 //!
-//! Sockets, timers, TLS, Redis and HTTP belong to the shells; log lines are written by them, from [`worker::Event`]s. Body
-//! chunks never enter the core. [`embedding`] is the chapter for a shell of your own.
+//! Sockets, timers, TLS and Redis belong to the driver and its runtime; log lines are written there, from [`worker::Event`]s.
+//! No chunk of an answer is kept here. [`embedding`] is the chapter for a shell of your own.
 
 pub mod access;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! The AppProxy inference worker on tokio and axum. What decides is in `appproxy-core`, and what waits in `appproxy-driver`;
+//! The AppProxy inference worker on tokio, and for axum applications. What decides is in `appproxy-core`, and what waits in `appproxy-driver`;
 //! here is what it asks of its runtime.
 //!
 //! | file | what it gives |

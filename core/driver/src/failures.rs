@@ -31,7 +31,7 @@ pub(crate) fn classify(error: &(dyn Error + 'static)) -> TransportFailure {
     TransportFailure::Other(last)
 }
 
-/// The same of an I/O error, where it says enough.
+/// What an I/O error means for a call; `None` where it does not say.
 pub fn classify_io(error: &io::Error) -> Option<TransportFailure> {
     if let Some(inner) = error.get_ref() {
         if inner.is::<Unresolved>() {

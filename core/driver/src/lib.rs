@@ -16,6 +16,8 @@
 //! | `command_line`, `run`, `check`, `demo`, `replay`, `explain` | the commands |
 //! | `runtime`, `stream`, `futures_io` | nothing; what a runtime is asked for |
 //! | `dial`, `http_timer`, `switch`, `part` | what is made of it |
+//! | `node`, `clock`, `tls` | nothing; what requests share, and what is made of the configuration |
+//! | `defective` | the commands of a program that a test makes wrong |
 
 mod access_line;
 mod admin;

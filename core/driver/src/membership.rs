@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 /// Orders for the control loop: one shutdown, one drained.
 const ORDERS: usize = 4;
 
-/// The running control plane. Dropping it said it at once.
+/// The running control plane. Dropping it ends it at once.
 pub(crate) struct Membership<R: Runtime> {
     orders: Sender<Order>,
     control: Option<R::Task<()>>,

@@ -24,6 +24,8 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// A runtime, with all that the driver asks of one. Nothing of it is decided here, and no value of it is passed about: a
 /// type that implements it stands for the runtime of this process.
 ///
+/// What the driver relies on beyond the types is held against each runtime by `tests/tests/runtimes.rs`.
+///
 /// To have the whole worker on a runtime of your own, implement this for a type `Mine` and start
 /// [`Running::<Mine>`](crate::Running). The Redis crate brings its own connections: it has to be told, by one of its features,
 /// whether those are tokio's (`tokio-rustls-comp`) or smol's (`smol-rustls-comp`, which works beside any runtime).
@@ -39,7 +41,8 @@ pub trait Runtime: Debug + Copy + Send + Sync + Unpin + 'static {
     type Timer: Timer;
     /// The signals that end a worker, or have it read its configuration anew.
     type Signals: Signals;
-    /// A TCP connection.
+    /// A TCP connection. The driver turns off Nagle's delays and has the system look whether the peer still lives, hence
+    /// `AsFd`.
     type Tcp: Stream + AsFd + 'static;
     /// What accepts them.
     type TcpListener: Send + Sync + 'static;
@@ -67,13 +70,13 @@ pub trait Runtime: Debug + Copy + Send + Sync + Unpin + 'static {
     /// Runs `future` while the task is held.
     fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Self::Task<T>;
 
-    /// Runs `future` to its end.
+    /// Runs `future` to its end. Also called while something is dropped, in a thread of the runtime.
     fn detach(future: impl Future<Output: Send + 'static> + Send + 'static);
 
     /// Does `work` where it may take a while; it is done to its end, whoever waits. `None`: it met a fault.
     fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = Option<T>> + Send;
 
-    /// What `work` comes to, unless it is not done at an instant.
+    /// What `work` comes to, unless it is not done at an instant. `work` is asked first: what is done is done, however late.
     fn until<T>(limit: Instant, work: impl Future<Output = T> + Send) -> impl Future<Output = Option<T>> + Send;
 
     /// The same, unless it takes longer than `limit`.
@@ -115,7 +118,8 @@ pub trait Runtime: Debug + Copy + Send + Sync + Unpin + 'static {
     /// Speaks TLS with a client.
     fn tls_of(config: Arc<ServerConfig>, stream: Self::Tcp) -> impl Future<Output = io::Result<Self::TlsOf>> + Send;
 
-    /// One call to the coordinator: the status and the whole body of its answer. Unless a runtime has a client of its own, it
+    /// One call to the coordinator: the status and the whole body of its answer, of which no more is read than
+    /// `appproxy_core::limits::CALL_ANSWER_BYTES`; the driver limits the time. Unless a runtime has a client of its own, it
     /// goes by the driver's.
     fn fetch(
         request: Request<Bytes>,
@@ -125,7 +129,7 @@ pub trait Runtime: Debug + Copy + Send + Sync + Unpin + 'static {
     }
 }
 
-/// Resolves at its instant, and says which that was.
+/// Resolves at its instant, never before, and says which that was. One that has come can be set again.
 pub trait Timer: Future<Output = Instant> + Send + Sync + Unpin + 'static {
     /// A timer for this instant.
     fn at(instant: Instant) -> Self;
@@ -151,8 +155,9 @@ pub trait Signals: Send + Sized {
     /// What the system says.
     fn listen() -> io::Result<Self>;
 
-    /// The next signal of any kind, by name. SIGHUP asks a worker to read its configuration anew; a terminal that closes
-    /// says it too.
+    /// The next signal of any kind: `"SIGTERM"`, `"SIGINT"` or `"SIGHUP"`, spelled so. SIGHUP asks a worker to read its
+    /// configuration anew; a terminal that closes says it too. Dropped before it comes to one, and asked again: no signal may
+    /// be lost by that.
     fn next_of_all(&mut self) -> impl Future<Output = &'static str> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Starts a whole worker in this process, and said it.
+//! Starts a whole worker in this process, and ends it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::upstream::Upstream;
 use crate::witness::Witness;
 use crate::{Failed, admin, data, journal, logs, tls};
 
-/// A worker that runs. Dropping it said it at once, as a kill would: no drain, no DELETE.
+/// A worker that runs. Dropping it ends it at once, as a kill would: no drain, no DELETE.
 pub struct Running<R: Runtime> {
     data: Vec<BoundAddress>,
     admin: BoundAddress,
     pub(crate) node: Arc<Node<R>>,
-    /// `None` once it said.
+    /// `None` once it ends.
     data_plane: Option<Plane<R>>,
     admin_plane: Plane<R>,
     /// Closed when the data plane's last connection has gone.

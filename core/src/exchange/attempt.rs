@@ -48,7 +48,7 @@ const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(2);
 /// One replica, asked and not yet answering. Ends in exactly one of its methods; its place at the replica is given back
 /// by whatever way it ends.
 #[derive(Debug)]
-#[must_use = "an attempt ends by `head`, `failed`, `refuse` or `gone`"]
+#[must_use = "an attempt ends by `head`, `failed`, `refuse`, `broken_off` or `gone`"]
 pub struct Attempt {
     pub(super) tries: Tries,
     pub(super) backend: Arc<Backend>,

@@ -153,6 +153,8 @@ fn forwarding_headers_are_appended_only_behind_a_trusted_proxy() {
     assert_eq!(all(&headers, "x-forwarded-host"), ["models.example.com"]);
     assert!(!headers.contains_key("forwarded"));
 
+    let empty: [(&str, &[u8]); 2] = [("x-forwarded-for", b""), ("x-forwarded-for", b" ")];
+    assert_eq!(all(&sent(&empty, Some("10.0.0.1"), true), "x-forwarded-for"), ["10.0.0.1"]);
     assert_eq!(all(&sent(&lines, None, true), "x-forwarded-for"), ["203.0.113.9", "10.0.0.2"]);
     assert!(!sent(&lines, None, false).contains_key("x-forwarded-for"));
 }

@@ -10,8 +10,8 @@
 //! Before there is a request, [`Framing`] judges the bytes of its connection. An error of the replica whose words have to
 //! be put into the caller's shape is an [`Explained`] between the last two. Every step may instead end with an [`Answer`]
 //! made here, and every state in an [`Outcome`]. What may follow is what
-//! a state has methods for: from [`Committed`] no way leads back to another attempt. The core sees no body but the
-//! request's, whole, in [`Gated::route`]; the shell reads it after key, address and rate are known to be good.
+//! a state has methods for: from [`Committed`] no way leads back to another attempt. The core keeps no
+//! body but the request's, whole, from [`Gated::route`] on; it is read after key, address and rate are known to be good.
 
 mod admitted;
 mod affinity;

@@ -120,7 +120,7 @@ pub(super) const ASK_UPGRADE: [(HeaderName, HeaderValue); 2] = [
 /// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
 fn appended(headers: &HeaderMap, peer: &HeaderValue) -> Option<HeaderValue> {
     let mut all = Vec::with_capacity(64);
-    for line in headers.get_all(X_FORWARDED_FOR) {
+    for line in headers.get_all(X_FORWARDED_FOR).iter().filter(|line| !line.as_bytes().trim_ascii().is_empty()) {
         all.extend_from_slice(line.as_bytes());
         all.extend_from_slice(b", ");
     }

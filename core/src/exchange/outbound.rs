@@ -92,7 +92,8 @@ impl Attempt {
         &self.target
     }
 
-    /// The request's body; [`Payload::is_empty`] for one that goes on as it comes.
+    /// The request's body. Empty where there is none, and where it goes on as it comes, which whoever called
+    /// [`Gated::stream`](super::Gated::stream) knows.
     #[must_use]
     pub fn payload(&self) -> Payload {
         payload(self.tries.passage(), self.new_name.as_deref())
@@ -104,7 +105,8 @@ impl Attempt {
         matches!(self.tries.passage().wanted.streamed, Some(Streamed { length: None }))
     }
 
-    /// Writes the request's head as HTTP/1.1, the empty line included, behind what is in `to`.
+    /// Writes the request's head as HTTP/1.1, the empty line included, behind what is in `to`. Where [`Self::is_chunked`] it
+    /// says `transfer-encoding: chunked`, and to frame the chunks is the caller's.
     pub fn write_head(&self, to: &mut Vec<u8>) {
         let passage = self.tries.passage();
         let Passage { trail, .. } = passage;
@@ -134,8 +136,8 @@ impl Attempt {
         to.extend_from_slice(b"\r\n");
     }
 
-    /// The whole request with an absolute URI, for an HTTP client that takes it so. Without `Content-Length` it goes in
-    /// chunks, which is for the client to say.
+    /// The whole request with an absolute URI, for an HTTP client that takes it so. Where [`Self::is_chunked`] its body goes
+    /// in chunks, which is for the client to say; otherwise no `Content-Length` means no body.
     #[must_use]
     pub fn request(&self) -> Request<Payload> {
         let passage = self.tries.passage();
