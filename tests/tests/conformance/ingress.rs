@@ -271,7 +271,10 @@ pub(crate) fn a_circuit_answers_to_its_own_model_whatever_is_asked(shell: Shell)
         assert_eq!(answer.status(), 200, "{}", answer.text());
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         assert!(answer.text().contains("Hello from r1"), "{}", answer.text());
-        body["model"].as_str().unwrap_or_default().to_owned()
+        let model = body["model"].as_str().unwrap_or_default();
+        // The worker says the same: once probes know what the replica lists, a name that is none of it is rewritten anyway.
+        assert_eq!(answer.head.header("x-appproxy-model"), Some(model), "{}", answer.text());
+        model.to_owned()
     };
     assert_eq!(model(chat("qwen")), "qwen");
     assert_eq!(model(chat("qwen-lora")), "qwen-lora", "the replica lists it");
