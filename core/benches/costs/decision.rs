@@ -75,9 +75,9 @@ impl World {
         let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
         let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok()?;
         let Chosen::Send(attempt) = chosen else { panic!("the request is let through and sent") };
-        written.clear();
-        attempt.write_head(written);
         let payload = attempt.payload();
+        written.clear();
+        attempt.write_head(&payload, written);
         Some(Decided(Some(attempt), payload))
     }
 }

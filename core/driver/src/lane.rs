@@ -73,11 +73,11 @@ pub(crate) struct Asking<R: Runtime> {
 impl<R: Runtime> Asking<R> {
     /// That of an attempt, with the body that goes through as it comes if it does.
     pub(crate) fn of(attempt: &Attempt, upload: Option<&Upload<R>>) -> Self {
-        let mut head = Vec::new();
-        attempt.write_head(&mut head);
+        let (payload, mut head) = (attempt.payload(), Vec::new());
+        attempt.write_head(&payload, &mut head);
         let mut body = match upload {
             Some(upload) => upload.body(),
-            None => Sent::Kept(attempt.payload().into()),
+            None => Sent::Kept(payload.into()),
         };
         if attempt.is_chunked() {
             body.chunk();

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use core::ops::Range;
-use http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use std::sync::Arc;
 
 use super::budget::RetryBudget;
 use super::choosing::{Choosing, Tries};
 use super::control::Node;
+use super::facts::Facts;
 use super::outcome::Outcome;
 use super::passage::Carried;
 use super::peek::Spelling;
@@ -80,12 +80,11 @@ pub(super) struct Streamed {
 
 impl Streamed {
     /// What the client's head says of its body; `None`: there is none.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        if headers.contains_key(TRANSFER_ENCODING) {
+    pub(super) fn of(facts: &Facts) -> Option<Self> {
+        if facts.coded {
             return Some(Self { length: None });
         }
-        let length = headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()?;
-        (length > 0).then_some(Self { length: Some(length) })
+        facts.length.filter(|length| *length > 0).map(|length| Self { length: Some(length) })
     }
 }
 

@@ -5,7 +5,9 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, 
 use http::{Method, StatusCode, Uri};
 
 use super::denial::{Code, Denial};
+use super::facts::Facts;
 use super::headers;
+use super::http1;
 use super::outcome::{EndOfBody, Outcome, Trail};
 use super::passage::client_gone;
 use crate::defects::{Defect, has};
@@ -37,7 +39,7 @@ impl Answer {
         now: Moment,
         draws: &mut Draws,
     ) -> Box<Self> {
-        let trail = Trail::begun(method, uri, headers::request_id(headers, headers::given_ids(headers), draws), now);
+        let trail = Trail::begun(method, uri, headers::request_id(headers, &Facts::of(headers), draws), now);
         Self::refusal(trail, denial)
     }
 
@@ -47,10 +49,7 @@ impl Answer {
     pub fn http1(&self) -> Vec<u8> {
         let mut wire = format!("HTTP/1.1 {}\r\nconnection: close\r\n", self.status).into_bytes();
         for (name, value) in &self.headers {
-            wire.extend_from_slice(name.as_str().as_bytes());
-            wire.extend_from_slice(b": ");
-            wire.extend_from_slice(value.as_bytes());
-            wire.extend_from_slice(b"\r\n");
+            http1::line(name, value, &mut wire);
         }
         wire.extend_from_slice(b"\r\n");
         wire.extend_from_slice(&self.body);

@@ -178,7 +178,10 @@ pub(super) fn commit(
     let usage = states.then(|| usage::Reader::of(passage.trail.surface(), &headers, events)).flatten();
     headers::inbound(&mut headers, &passage.trail, backend);
     if upgraded {
-        headers::ask_upgrade(&mut headers);
+        // What else means one connection only has been taken out.
+        for (name, value) in headers::ASK_UPGRADE {
+            headers.insert(name, value);
+        }
     }
     let committed = Committed {
         trail: passage.end(),

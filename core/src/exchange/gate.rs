@@ -73,7 +73,7 @@ impl Gate {
         draws: &mut Draws,
     ) -> Result<Self, Box<Answer>> {
         let facts = Facts::of(&parts.headers);
-        let request_id = headers::request_id(&parts.headers, facts.request_ids, draws);
+        let request_id = headers::request_id(&parts.headers, &facts, draws);
         let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
         trail.cors = node.rules.allowed_origins.grant(&parts.headers);
         if let Err(denial) = sane_head(&parts, &facts) {

@@ -71,11 +71,8 @@ impl Gated {
     /// is looked at. What may be sent twice is kept for that.
     #[must_use]
     pub fn is_streamed(&self) -> bool {
-        let Passage { parts, .. } = &*self.passage;
-        self.passage.is_raw()
-            && !parts.method.is_safe()
-            && Streamed::of(&parts.headers).is_some()
-            && !has(Defect::UploadsHeld)
+        let Passage { parts, facts, .. } = &*self.passage;
+        self.passage.is_raw() && !parts.method.is_safe() && Streamed::of(facts).is_some() && !has(Defect::UploadsHeld)
     }
 
     /// As [`Self::route`], with a body that is yet to come.
@@ -83,7 +80,7 @@ impl Gated {
     /// # Errors
     /// The refusal.
     pub fn stream(self, node: Node<'_>) -> Result<Admitted, Box<Answer>> {
-        let streamed = Streamed::of(&self.passage.parts.headers);
+        let streamed = Streamed::of(&self.passage.facts);
         self.route(Bytes::new(), node).map(|mut admitted| {
             admitted.passage.wanted.streamed = streamed;
             admitted

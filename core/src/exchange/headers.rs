@@ -4,6 +4,7 @@ use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::cors;
+use super::facts::Facts;
 use super::outcome::Trail;
 use crate::access::rate_ledger::RateFigures;
 use crate::defects::{Defect, has};
@@ -38,20 +39,15 @@ pub(super) const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// The client's request id when it is fit to be logged and passed on, and the only one of `given`; else a new one.
-pub(super) fn request_id(headers: &HeaderMap, given: usize, draws: &mut Draws) -> HeaderValue {
-    let only = if given == 1 { headers.get(X_REQUEST_ID) } else { None };
+/// The client's request id when it is fit to be logged and passed on, and the only one; else a new one.
+pub(super) fn request_id(headers: &HeaderMap, facts: &Facts, draws: &mut Draws) -> HeaderValue {
+    let only = if facts.request_ids == 1 { headers.get(X_REQUEST_ID) } else { None };
     match only {
         Some(id) if is_request_id(id.as_bytes()) => id.clone(),
         _ => {
             HeaderValue::from_maybe_shared(draws.uuid_text()).unwrap_or_else(|_| HeaderValue::from_static("unnumbered"))
         }
     }
-}
-
-/// How many request ids a client gives.
-pub(super) fn given_ids(headers: &HeaderMap) -> usize {
-    headers.get_all(X_REQUEST_ID).iter().count()
 }
 
 fn is_request_id(bytes: &[u8]) -> bool {
@@ -95,11 +91,11 @@ fn remove_all(headers: &mut HeaderMap, names: &[HeaderName]) {
     }
 }
 
-/// Says that a WebSocket is asked for, or granted: what else means one connection only has been taken out.
-pub(super) fn ask_upgrade(headers: &mut HeaderMap) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-}
+/// What asks for a WebSocket, and grants it.
+pub(super) const ASK_UPGRADE: [(HeaderName, HeaderValue); 2] = [
+    (header::CONNECTION, HeaderValue::from_static("upgrade")),
+    (header::UPGRADE, HeaderValue::from_static("websocket")),
+];
 
 /// Whether an answer takes up the WebSocket that was asked for.
 pub(super) fn grants_upgrade(headers: &HeaderMap) -> bool {

@@ -204,15 +204,19 @@ fn a_request_id_is_kept_when_it_is_fit_to_be() {
     let long = "x".repeat(REQUEST_ID_BYTES);
     for fit in ["a", "req-1_2.3:4/5+6=", &long] {
         let headers = map(&[("x-request-id", fit.as_bytes())]);
-        assert_eq!(request_id(&headers, given_ids(&headers), &mut draws), fit);
+        assert_eq!(request_id(&headers, &Facts::of(&headers), &mut draws), fit);
     }
     let too_long = format!("{long}x");
     for unfit in [&b""[..], b"a b", b"a\xe9", b"a\tb", too_long.as_bytes()] {
-        let made = request_id(&map(&[("x-request-id", unfit)]), 1, &mut draws);
+        let headers = map(&[("x-request-id", unfit)]);
+        let made = request_id(&headers, &Facts::of(&headers), &mut draws);
         assert_eq!(made.len(), 36, "{unfit:?}");
     }
     let twice = map(&[("x-request-id", b"a"), ("x-request-id", b"b")]);
-    let (one, two) = (request_id(&twice, given_ids(&twice), &mut draws), request_id(&HeaderMap::new(), 0, &mut draws));
+    let (one, two) = (
+        request_id(&twice, &Facts::of(&twice), &mut draws),
+        request_id(&HeaderMap::new(), &Facts::default(), &mut draws),
+    );
     assert_eq!((one.len(), two.len()), (36, 36));
     assert_ne!(one, two);
 }

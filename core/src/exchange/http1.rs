@@ -46,21 +46,6 @@ pub(super) fn line(name: &HeaderName, value: &HeaderValue, to: &mut Vec<u8>) {
     to.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn length_line(length: u64, to: &mut Vec<u8>) {
-    to.extend_from_slice(b"content-length: ");
-    // Up to the twenty digits of the largest number, the last one first.
-    let (mut digits, mut left, mut rest) = ([b'0'; 20], 20, length);
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        (left, rest) = (left - 1, rest / 10);
-        if rest == 0 {
-            break;
-        }
-    }
-    to.extend_from_slice(digits.get(left..).unwrap_or_default());
-    to.extend_from_slice(b"\r\n");
-}
-
 /// The line before a chunk of so many bytes. What follows a chunk is [`CHUNK_END`].
 #[must_use]
 pub fn chunk_line(bytes: usize) -> Bytes {

@@ -1,6 +1,6 @@
 //! The lines of a request's head that go on to a replica (data-plane 3.8, 3.9).
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::{
     HOP_BY_HOP, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REQUEST_ID, named_by_connection,
@@ -110,12 +110,6 @@ impl Onward<'_> {
         }
     }
 }
-
-/// What asks for a WebSocket: what else means one connection only stays behind.
-pub(super) const ASK_UPGRADE: [(HeaderName, HeaderValue); 2] = [
-    (header::CONNECTION, HeaderValue::from_static("upgrade")),
-    (header::UPGRADE, HeaderValue::from_static("websocket")),
-];
 
 /// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
 fn appended(headers: &HeaderMap, peer: &HeaderValue) -> Option<HeaderValue> {

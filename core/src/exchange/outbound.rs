@@ -6,13 +6,13 @@ use http::uri::PathAndQuery;
 use http::{Request, Uri};
 use std::sync::Arc;
 
-use super::admitted::Streamed;
+use super::admitted::{Streamed, Wanted};
 use super::attempt::Attempt;
 use super::gemini;
-use super::headers;
+use super::headers::{self, ASK_UPGRADE};
 use super::http1;
 use super::multipart;
-use super::onward::{ASK_UPGRADE, Onward};
+use super::onward::Onward;
 use super::passage::Passage;
 use super::peek::Spelling;
 use super::rules::{ExchangeRules, RewriteModel};
@@ -75,7 +75,7 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
 pub(super) fn can_ask(passage: &Passage, backend: &Backend, target: &Target, new_name: Option<&str>) -> bool {
     match path_as_it_came(passage, new_name) {
         Some(path) if backend.base_before(path.path()).is_empty() => true,
-        _ => path_for(passage, new_name).is_some_and(|path| backend.uri_at(target, &path).is_some()),
+        _ => uri(passage, backend, target, new_name).is_some(),
     }
 }
 
@@ -83,6 +83,21 @@ pub(super) fn can_ask(passage: &Passage, backend: &Backend, target: &Target, new
 fn path_as_it_came<'a>(passage: &'a Passage, new_name: Option<&str>) -> Option<&'a PathAndQuery> {
     let renamed = new_name.is_some() && matches!(passage.destination, Destination::PathModel { .. });
     passage.parts.uri.path_and_query().filter(|_| !renamed)
+}
+
+/// The path with the name in it that is served.
+fn renamed_path(passage: &Passage, new_name: Option<&str>) -> Option<PathAndQuery> {
+    let (Destination::PathModel { verb, .. }, Some(name)) = (&passage.destination, new_name) else { return None };
+    let query = passage.parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    PathAndQuery::try_from(format!("/v1beta/models/{}{verb}{query}", encode_segment(name))).ok()
+}
+
+/// The absolute address; `None`: path and backend make none.
+fn uri(passage: &Passage, backend: &Backend, target: &Target, new_name: Option<&str>) -> Option<Uri> {
+    match path_as_it_came(passage, new_name) {
+        Some(path) => backend.uri_at(target, path),
+        None => backend.uri_at(target, &renamed_path(passage, new_name)?),
+    }
 }
 
 impl Attempt {
@@ -105,13 +120,12 @@ impl Attempt {
         matches!(self.tries.passage().wanted.streamed, Some(Streamed { length: None }))
     }
 
-    /// Writes the request's head as HTTP/1.1, the empty line included, behind what is in `to`. Where [`Self::is_chunked`] it
-    /// says `transfer-encoding: chunked`, and to frame the chunks is the caller's.
-    pub fn write_head(&self, to: &mut Vec<u8>) {
+    /// Writes the head of the request whose body is `payload`, as HTTP/1.1, the empty line included, behind what is in `to`.
+    /// Where [`Self::is_chunked`] it says `transfer-encoding: chunked`, and to frame the chunks is the caller's.
+    pub fn write_head(&self, payload: &Payload, to: &mut Vec<u8>) {
         let passage = self.tries.passage();
-        let Passage { trail, .. } = passage;
         to.reserve(HEAD_ROOM);
-        to.extend_from_slice(trail.method.as_str().as_bytes());
+        to.extend_from_slice(passage.parts.method.as_str().as_bytes());
         to.push(b' ');
         match path_as_it_came(passage, self.new_name.as_deref()) {
             Some(path) => {
@@ -119,19 +133,15 @@ impl Attempt {
                 to.extend_from_slice(path.as_str().as_bytes());
             }
             None => {
-                let path = path_for(passage, self.new_name.as_deref());
-                let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
-                let path = uri.as_ref().and_then(Uri::path_and_query).map_or("/", PathAndQuery::as_str);
+                let uri = self.uri();
+                let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
                 to.extend_from_slice(path.as_bytes());
             }
         }
         to.extend_from_slice(b" HTTP/1.1\r\n");
-        http1::line(&HOST, self.target.host(), to);
-        self.each_line(|name, value| http1::line(name, value, to));
-        match self.length() {
-            Some(length) => http1::length_line(length, to),
-            None if self.is_chunked() => to.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-            None => {}
+        self.each_line(payload, |name, value| http1::line(name, value, to));
+        if self.is_chunked() {
+            to.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
         to.extend_from_slice(b"\r\n");
     }
@@ -140,29 +150,27 @@ impl Attempt {
     /// in chunks, which is for the client to say; otherwise no `Content-Length` means no body.
     #[must_use]
     pub fn request(&self) -> Request<Payload> {
-        let passage = self.tries.passage();
-        let Passage { parts, .. } = passage;
-        let mut headers = HeaderMap::with_capacity(parts.headers.len() + ADDED);
-        headers.insert(HOST, self.target.host().clone());
-        self.each_line(|name, value| {
+        let parts = &self.tries.passage().parts;
+        let (payload, mut headers) = (self.payload(), HeaderMap::with_capacity(parts.headers.len() + ADDED));
+        self.each_line(&payload, |name, value| {
             headers.append(name.clone(), value.clone());
         });
-        if let Some(length) = self.length() {
-            headers.insert(CONTENT_LENGTH, headers::content_length(&parts.headers, length));
-        }
-        let path = path_for(passage, self.new_name.as_deref());
-        let uri = path.and_then(|path| self.backend.uri_at(&self.target, &path));
-        let mut request = Request::new(self.payload());
+        let mut request = Request::new(payload);
         request.method_mut().clone_from(&parts.method);
-        // There is one, or the attempt would not have begun.
-        *request.uri_mut() = uri.unwrap_or_default();
+        *request.uri_mut() = self.uri();
         *request.headers_mut() = headers;
         request
     }
 
-    /// Every line but `Host` and the length.
-    fn each_line(&self, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
+    fn uri(&self) -> Uri {
+        // There is one, or the attempt would not have begun.
+        uri(self.tries.passage(), &self.backend, &self.target, self.new_name.as_deref()).unwrap_or_default()
+    }
+
+    /// Every line of the head.
+    fn each_line(&self, payload: &Payload, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
         let Passage { parts, trail, connection, facts, trusted, .. } = self.tries.passage();
+        say(&HOST, self.target.host());
         // What opens one circuit is no business of whatever stands in for it, and a configured credential replaces the
         // client's.
         let theirs = trail.fallback.is_none() && self.backend.credential.is_none();
@@ -179,23 +187,21 @@ impl Attempt {
         if self.tries.passage().asks_upgrade() {
             ASK_UPGRADE.iter().for_each(|(name, value)| say(name, value));
         }
+        if let Some(length) = self.length(payload) {
+            say(&CONTENT_LENGTH, &headers::content_length(&parts.headers, length));
+        }
         if let Some((name, value)) = self.backend.credential_header() {
             say(&name, &value);
         }
     }
 
     /// Bytes of the body; `None`: there is none to speak of, or nobody knows.
-    fn length(&self) -> Option<u64> {
+    fn length(&self, payload: &Payload) -> Option<u64> {
         let passage = self.tries.passage();
         match passage.wanted.streamed {
             Some(Streamed { length }) => length,
-            None => {
-                let bytes = match (&self.new_name, &passage.wanted.place) {
-                    (None, _) => passage.wanted.body.len(),
-                    _ => self.payload().len(),
-                };
-                if bytes == 0 && passage.parts.method.is_safe() { None } else { u64::try_from(bytes).ok() }
-            }
+            None if payload.is_empty() && passage.parts.method.is_safe() => None,
+            None => u64::try_from(payload.len()).ok(),
         }
     }
 }
@@ -207,27 +213,21 @@ fn authority_of(uri: &Uri) -> Option<HeaderValue> {
 /// The name to put in the place of the one asked for: the one that is served, or the backend's own when it is known not to
 /// list the one asked for.
 pub(super) fn replacement(passage: &Passage, backend: &Backend, rules: &ExchangeRules) -> Option<Arc<str>> {
+    let Wanted { asked, model, .. } = &passage.wanted;
     let own = match rules.rewrite_model {
-        RewriteModel::Auto => backend.own_name(&passage.wanted.model),
+        RewriteModel::Auto => backend.own_name(model),
         RewriteModel::Never => None,
     };
-    let served = || {
-        passage
-            .wanted
-            .asked
-            .as_ref()
-            .is_some_and(|asked| *asked != passage.wanted.model)
-            .then_some(&passage.wanted.model)
-    };
+    let served = || asked.as_ref().is_some_and(|asked| asked != model).then_some(model);
     own.or_else(served).cloned()
 }
 
 fn payload(passage: &Passage, new_name: Option<&str>) -> Payload {
-    let body = &passage.wanted.body;
-    if let (false, Some(name)) = (passage.wanted.named.is_empty(), new_name) {
-        return Payload::whole(gemini::renamed(body, &passage.wanted.named, name));
+    let Wanted { body, named, place, .. } = &passage.wanted;
+    if let (false, Some(name)) = (named.is_empty(), new_name) {
+        return Payload::whole(gemini::renamed(body, named, name));
     }
-    let (Some(place), Some(name)) = (&passage.wanted.place, new_name) else { return Payload::whole(body.clone()) };
+    let (Some(place), Some(name)) = (place, new_name) else { return Payload::whole(body.clone()) };
     if place.span.start > place.span.end || place.span.end > body.len() {
         return Payload::whole(body.clone());
     }
@@ -236,17 +236,6 @@ fn payload(passage: &Passage, new_name: Option<&str>) -> Payload {
         (spelling, _) => spelling.write(name),
     };
     Payload { frames: [body.slice(..place.span.start), Bytes::from(name), body.slice(place.span.end..)] }
-}
-
-fn path_for(passage: &Passage, new_name: Option<&str>) -> Option<PathAndQuery> {
-    let uri = &passage.parts.uri;
-    match (&passage.destination, new_name) {
-        (Destination::PathModel { verb, .. }, Some(name)) => {
-            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            PathAndQuery::try_from(format!("/v1beta/models/{}{verb}{query}", encode_segment(name))).ok()
-        }
-        _ => uri.path_and_query().cloned(),
-    }
 }
 
 #[cfg(test)]

@@ -235,7 +235,7 @@ impl World {
 /// Both ways to a request's head say the same.
 pub(crate) fn assert_head(attempt: &Attempt, request: &Request<Payload>) {
     let mut written = Vec::new();
-    attempt.write_head(&mut written);
+    attempt.write_head(request.body(), &mut written);
     let mut lines = [httparse::EMPTY_HEADER; 64];
     let mut read = httparse::Request::new(&mut lines);
     let ended = read.parse(&written).unwrap();

@@ -78,7 +78,7 @@ fn first_attempt(admitted: Admitted) -> Result<(Attempt, Request<Payload>), Box<
 /// The head as it is written says what the request says, and is one head.
 fn written_alike(attempt: &Attempt, request: &Request<Payload>) {
     let mut written = Vec::new();
-    attempt.write_head(&mut written);
+    attempt.write_head(request.body(), &mut written);
     let lines = written.strip_suffix(b"\r\n\r\n").expect("an empty line ends it");
     let mut lines: Vec<&[u8]> = lines.split(|byte| *byte == b'\n').collect();
     lines.iter_mut().rev().skip(1).for_each(|line| *line = line.strip_suffix(b"\r").expect("a line ends in CR LF"));
