@@ -39,9 +39,14 @@ pub(crate) fn bodies_in_memory_are_bounded_over_all_requests(shell: Shell) {
     };
     let body = json!({"model": "chat", "messages": [], "x": "y".repeat(40_000)}).to_string();
     // Whichever of the two is read first has the room, and the other is refused: until it is the second one.
+    let in_flight = |requests: f64| {
+        wait::until("the requests in flight", PATIENCE, || world.metric("appproxy_requests_in_flight") == requests);
+    };
     let mut first = wait::for_some("the room to be used by the first", PATIENCE, || {
+        in_flight(0.0);
         let mut first = begin(body.len());
         first.send_raw(&body.as_bytes()[..39_000]).unwrap();
+        in_flight(1.0);
         let mut second = begin(body.len());
         second.send_raw(body.as_bytes()).unwrap();
         let answer = second.answer().unwrap();
