@@ -66,28 +66,31 @@ impl World {
         }
     }
 
-    /// From a request's head and body to the replica it goes to, and what is written to it.
-    pub(crate) fn decide(&mut self, head: Parts, body: Bytes) -> Option<Decided> {
+    /// From a request's head and body to the replica it goes to, and what is written to it. The head is taken from where
+    /// it stands, as a server does.
+    pub(crate) fn decide(&mut self, head: &mut Option<Parts>, body: Bytes, decided: &mut Decided) -> Option<()> {
         let Self { rules, view, control, ledger, selection, budget, draws, connection, head: written } = self;
         let now = Now { moment: Moment::from_millis(5_000), wall: UnixMillis(1) };
         let node = Node { rules, view, control, now, file_refused: false };
         let connection = connection.clone();
-        let gated = Gate::open(head, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
+        let gated = Gate::open(head.take()?, connection, node, draws).ok()?.pass(Some(ledger), node).ok()?;
         let chosen = gated.route(body, node).ok()?.begin(budget, node).choose(selection, node).ok()?;
         let Chosen::Send(attempt) = chosen else { panic!("the request is let through and sent") };
         let payload = attempt.payload();
         written.clear();
         attempt.write_head(&payload, written);
-        Some(Decided(Some(attempt), payload))
+        *decided = Decided(Some((attempt, payload)));
+        Some(())
     }
 }
 
 /// What is to be sent. Ends as every attempt does: its connection's next request finds the room of this one.
-pub(crate) struct Decided(Option<Attempt>, #[expect(dead_code, reason = "what a shell would send")] Payload);
+#[derive(Default)]
+pub(crate) struct Decided(Option<(Attempt, Payload)>);
 
 impl Drop for Decided {
     fn drop(&mut self) {
-        drop(self.0.take().map(Attempt::gone));
+        drop(self.0.take().map(|(attempt, _)| attempt.gone()));
     }
 }
 
@@ -116,7 +119,7 @@ pub(crate) fn head(length: usize) -> Parts {
 /// A chat as they mostly come, 2 KB of it: the model first, a long system prompt, few messages.
 pub(crate) fn chat() -> Bytes {
     let message = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
-    let prompt = "You answer questions about computer networks, briefly, and say so when you do not know. ".repeat(14);
+    let prompt = "You answer questions about computer networks, briefly, and say so when you do not know. ".repeat(16);
     let messages = [
         message("system", prompt.trim_end()),
         message("user", "What does a router do?\\nGive one example of where it matters."),

@@ -20,9 +20,10 @@ use appproxy_core::wire::ids::{KeyId, NodeId};
 use appproxy_core::wire::key::{ApiKey, TokenHash};
 use appproxy_core::wire::snapshot::parse_snapshot;
 use bytes::Bytes;
+use http::request::Parts;
 use uuid::Uuid;
 
-use crate::decision::{self, World};
+use crate::decision::{self, Decided, World};
 use crate::states::{circuit, circuit_id, key, publication, route};
 use crate::{Pair, Work};
 
@@ -72,6 +73,7 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     subject("rate ledger: keys", &[1, 1_000], ledger),
     Subject { large: &[1 << 20, 10 << 20], runs: 2, ..subject("peek: bytes", &[2 << 10, 64 << 10], peek_of) },
     subject("weighted of", &[2, 50, 1_000], |size| pick(size, Strategy::Weighted)),
+    subject("weighted unevenly of", &[2, 50, 1_000], |size| pick_of(size, Strategy::Weighted, |at| 1.0 + at as f64)),
     subject("round_robin of", &[2, 50, 1_000], |size| pick(size, Strategy::RoundRobin)),
     subject("random of", &[2, 50, 1_000], |size| pick(size, Strategy::Random)),
     subject("least_latency of", &[2, 50, 1_000], |size| pick(size, Strategy::LeastLatency)),
@@ -296,9 +298,14 @@ fn peek_of(size: usize) -> Box<dyn Work> {
 }
 
 /// One endpoint of so many replicas.
+/// Replicas of one weight.
 fn pick(size: usize, strategy: Strategy) -> Box<dyn Work> {
+    pick_of(size, strategy, |_| 1.0)
+}
+
+fn pick_of(size: usize, strategy: Strategy, weight: impl Fn(u128) -> f64) -> Box<dyn Work> {
     let mut desired = Desired::new("worker01");
-    desired.upsert_circuit(circuit(1, 1, (0..size as u128).map(|at| route(at, 1.0)).collect()));
+    desired.upsert_circuit(circuit(1, 1, (0..size as u128).map(|at| route(at, weight(at))).collect()));
     desired.upsert_publication(publication("m", &[], &[(1, 1.0)]));
     let mut serving = Serving::new(&ServingSettings { rules: Rules::Router, ..ServingSettings::default() });
     let touched = desired.take_touched();
@@ -324,6 +331,12 @@ fn decide(body: Bytes) -> Box<dyn Work> {
     let mut world = World::new();
     // Shared from the start, as a body is that was read in one piece.
     let _other = body.clone();
-    let next = move || (decision::head(body.len()), body.clone());
-    Box::new(Pair { next, run: move |(head, body)| world.decide(head, body) })
+    // Where head and decision stand is made outside, so that only the decision is counted.
+    let next = move || (Box::new((Some(decision::head(body.len())), Decided::default())), body.clone());
+    let run = move |(mut place, body): (Box<(Option<Parts>, Decided)>, Bytes)| {
+        let (head, decided) = &mut *place;
+        world.decide(head, body, decided).expect("the request is let through and sent");
+        place
+    };
+    Box::new(Pair { next, run })
 }

@@ -63,6 +63,7 @@ impl TrustedProxies {
     #[must_use]
     pub fn trusts(&self, peer: Peer) -> bool {
         match peer {
+            Peer::Ip(_) if self.networks.is_empty() => false,
             Peer::Ip(address) => self.holds(address.to_canonical()),
             Peer::Unix => self.unix,
         }

@@ -27,6 +27,13 @@ pub enum Strategy {
     PrefixAware,
 }
 
+impl Strategy {
+    /// Whether what a request says decides where it goes.
+    pub(crate) const fn goes_by_key(self) -> bool {
+        matches!(self, Self::ConsistentHash | Self::PrefixAware)
+    }
+}
+
 /// What a candidate's weight is (worker-protocol 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Weights {

@@ -49,7 +49,7 @@ impl Backend {
         let mut parts = Parts::default();
         parts.scheme = Some(if self.tls { Scheme::HTTPS } else { Scheme::HTTP });
         parts.authority = Some(target.origin.authority().clone());
-        parts.path_and_query = Some(match self.base_before(path.path()) {
+        parts.path_and_query = Some(match self.base_before(path) {
             "" => path.clone(),
             base => PathAndQuery::try_from(format!("{base}{path}")).ok()?,
         });
@@ -57,8 +57,9 @@ impl Backend {
     }
 
     /// What stands before a path at this backend.
-    pub(crate) fn base_before(&self, path: &str) -> &str {
-        if self.base_path.is_empty() { "" } else { base_before(&self.base_path, path) }
+    #[inline]
+    pub(crate) fn base_before(&self, path: &PathAndQuery) -> &str {
+        if self.base_path.is_empty() { "" } else { base_before(&self.base_path, path.path()) }
     }
 
     /// The absolute address of a path, and what `Host` says; `None` when the backend's address makes none.
@@ -86,6 +87,7 @@ impl Backend {
 }
 
 /// The base path without a last segment that the path begins with: an address may be configured with or without `/v1`.
+#[inline(never)]
 fn base_before<'a>(base: &'a str, path: &str) -> &'a str {
     let Some((before, last)) = base.rsplit_once('/') else { return base };
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();

@@ -12,6 +12,7 @@ use super::outcome::Outcome;
 use super::passage::Carried;
 use super::peek::Spelling;
 use crate::serving::{Generation, ModelPool, PoolKey};
+use crate::wire::ids::CircuitId;
 
 /// A request that passed every gate. Nothing was sent yet.
 pub struct Admitted {
@@ -49,8 +50,7 @@ impl Default for Wanted {
         Self {
             asked: None,
             model: Arc::default(),
-            // Nothing stands behind the empty name.
-            pool: PoolKey::Contested(Arc::default()),
+            pool: NOWHERE,
             granted: None,
             siblings: Vec::new(),
             body: Bytes::new(),
@@ -63,6 +63,21 @@ impl Default for Wanted {
         }
     }
 }
+
+impl Wanted {
+    /// Lets go of what is the request's. The model's name stays until the next one: an empty one would be one that all
+    /// cores count the holders of.
+    pub(super) fn clear(&mut self) {
+        let Self { asked, pool, granted, siblings, body, streamed, place, named, .. } = self;
+        (*asked, *granted, *streamed, *place) = (None, None, None, None);
+        *pool = NOWHERE;
+        *body = Bytes::new();
+        (*siblings, *named) = (Vec::new(), Vec::new());
+    }
+}
+
+/// What nothing stands behind.
+const NOWHERE: PoolKey = PoolKey::Circuit(CircuitId(uuid::Uuid::nil()));
 
 /// Where the name of the model stands in a body, and how it is written there.
 #[derive(Debug, Clone, PartialEq, Eq)]

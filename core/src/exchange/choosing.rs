@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::asking_again;
 use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
+use super::connection::Connection;
 use super::control::Node;
 use super::denial::{Code, Denial};
 use super::outbound::{can_ask, replacement, speaks};
@@ -135,6 +136,10 @@ impl Tries {
 
     pub(super) fn passage(&self) -> &Passage {
         &self.passage
+    }
+
+    pub(super) const fn connection(&self) -> &Connection {
+        self.passage.connection()
     }
 
     pub(super) fn into_passage(self) -> Carried {
@@ -265,14 +270,15 @@ impl Tries {
 
     fn ask(&self, node: Node<'_>) -> Ask<'_> {
         let Passage { trail, entropy, wanted: Wanted { pool, key, sticky, .. }, .. } = &*self.passage;
-        let spread = pool.spread();
+        // Only what goes by a key asks for it.
+        let apart = |key: u64| mix(key ^ pool.spread());
         let attempts = u64::try_from(trail.attempts.len()).unwrap_or(u64::MAX);
         Ask {
             strategy: node.rules.strategy,
             tried: &trail.attempts,
             surface: self.surface(),
-            sticky: sticky.map(|key| mix(key ^ spread)),
-            key: mix(key ^ spread),
+            sticky: sticky.map(apart),
+            key: if node.rules.strategy.goes_by_key() { apart(*key) } else { 0 },
             draw: mix(entropy ^ attempts),
             max_in_flight: node.rules.max_in_flight,
             now: node.now.moment,

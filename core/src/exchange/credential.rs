@@ -1,15 +1,15 @@
 //! Whose key a request shows, and whether it is good (worker-protocol 5.3 step 1; 9, Gate).
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use super::connection::Connection;
 use super::control::Node;
 use super::denial::{Code, Denial};
 use super::headers::{X_API_KEY, X_GOOG_API_KEY};
 use super::holder::Holder;
 use super::operator_keys::hash_bytes;
+use super::passage::Carried;
 use super::rules::KeyGate;
 use super::surface::{Surface, decode};
 use crate::access::key_store::KeyRecord;
@@ -21,26 +21,21 @@ const KEYS_RETRY_AFTER: u32 = 5;
 
 /// The hash of a request's key: the first place that holds a key decides. `?key=` of a Gemini path is taken out of the
 /// URI.
-pub(super) fn take(parts: &mut Parts, surface: Surface, connection: &Connection) -> Result<Option<TokenHash>, Denial> {
-    let gemini = surface == Surface::Gemini;
-    let in_query = if gemini { take_from_query(parts)? } else { None };
-    let headers = &parts.headers;
+pub(super) fn take(passage: &mut Carried) -> Result<Option<TokenHash>, Denial> {
+    let gemini = passage.trail.surface == Surface::Gemini;
+    let in_query = if gemini { take_from_query(&mut passage.parts)? } else { None };
+    let headers = &passage.parts.headers;
     let shown = bearer(headers)
         .or_else(|| plain(headers, &X_API_KEY))
         .or_else(|| plain(headers, &X_GOOG_API_KEY).filter(|_| gemini))
-        .map(|key| connection.hash(key));
+        .map(|key| passage.connection().hash(key));
     Ok(shown.or(in_query))
 }
 
 /// The operator key that a request shows, where other credentials are good as well.
 #[cfg(feature = "appproxy-legacy")]
-pub(super) fn operator(
-    parts: &mut Parts,
-    surface: Surface,
-    connection: &Connection,
-    node: Node<'_>,
-) -> Result<Option<KeyRecord>, Denial> {
-    let Some(hash) = take(parts, surface, connection)? else { return Ok(None) };
+pub(super) fn operator(passage: &mut Carried, node: Node<'_>) -> Result<Option<KeyRecord>, Denial> {
+    let Some(hash) = take(passage)? else { return Ok(None) };
     let record = node.rules.operator_keys.judge(&hash, node.now.wall);
     record.map(|record| valid(record, node)).transpose()
 }
@@ -104,11 +99,20 @@ fn valid(record: &KeyRecord, node: Node<'_>) -> Result<KeyRecord, Denial> {
 
 /// The token of `Authorization: Bearer`, the scheme in any case.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    headers.get_all(AUTHORIZATION).iter().find_map(|value| {
-        let (scheme, token) = value.as_bytes().split_at_checked(6)?;
-        let token = token.strip_prefix(b" ").or_else(|| token.strip_prefix(b"\t"))?.trim_ascii();
-        (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
-    })
+    // There is seldom a second line.
+    let first = token_of(headers.get(AUTHORIZATION)?);
+    first.or_else(|| headers.get_all(AUTHORIZATION).iter().skip(1).find_map(token_of))
+}
+
+fn token_of(value: &HeaderValue) -> Option<&[u8]> {
+    let value = value.as_bytes();
+    // Nearly all write it so.
+    let token = value.strip_prefix(b"Bearer ").or_else(|| {
+        let (scheme, token) = value.split_at_checked(6)?;
+        let token = token.strip_prefix(b" ").or_else(|| token.strip_prefix(b"\t"))?;
+        scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
+    });
+    token.map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }
 
 fn plain<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {

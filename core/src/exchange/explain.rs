@@ -260,7 +260,7 @@ fn gates<'a>(
         None => "no rate limit".to_owned(),
     })?;
     let plain = matches!(node.rules.entrance, Entrance::Anywhere) && node.rules.key_gate != KeyGate::Published;
-    let granted = step(steps, "model", holder.grant(Some(&question.model), 0, node), |granted| {
+    let granted = step(steps, "model", holder.grant(Some(&question.model), None, 0, node), |granted| {
         let by = match &granted.pool.key {
             PoolKey::Static(_) if !plain => ", by `backends` of the configuration: operator keys alone ask them here",
             _ => "",

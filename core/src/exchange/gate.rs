@@ -6,7 +6,6 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use std::sync::Arc;
 
-use super::admitted::Wanted;
 use super::answer::Answer;
 use super::connection::Connection;
 use super::control::Node;
@@ -16,12 +15,11 @@ use super::denial::{Code, Denial};
 use super::facts::Facts;
 use super::gated::Gated;
 use super::headers::{self, X_FORWARDED_FOR};
-use super::holder::Holder;
 #[cfg(feature = "appproxy-legacy")]
 use super::legacy;
 use super::models;
 use super::multipart;
-use super::outcome::{Outcome, Trail};
+use super::outcome::Outcome;
 use super::pages;
 use super::passage::{Carried, Passage};
 use super::rules::Entrance;
@@ -32,25 +30,23 @@ use crate::access::rate_ledger::{LedgerKey, RateLedger, Taken};
 use crate::defects::{Defect, has};
 use crate::seed::Draws;
 
-/// Where a request goes, and from whom, once its path and credential are good.
-pub(super) type Entered = (Trail, Destination, Holder);
-
 /// Takes a request in where its host does not count: path table, key, expiry.
-fn enter(parts: &mut Parts, trail: Trail, connection: &Connection, node: Node<'_>) -> Result<Entered, Box<Answer>> {
+fn enter(mut passage: Carried, node: Node<'_>) -> Result<Carried, Box<Answer>> {
+    let Passage { parts, trail, .. } = &*passage;
     if trail.cors.is_some() && cors::is_preflight(parts) {
         let headers = cors::preflight(&parts.headers, cors::OWN_METHODS);
-        return Err(Answer::empty(trail, StatusCode::NO_CONTENT, headers));
+        return Err(Answer::empty(passage.end(), StatusCode::NO_CONTENT, headers));
     }
-    let destination = match surface::destination(&parts.method, parts.uri.path()) {
-        Ok(Destination::Page(page)) => return Err(pages::answer(page, trail, node)),
+    passage.destination = match surface::destination(&parts.method, parts.uri.path()) {
+        Ok(Destination::Page(page)) => return Err(pages::answer(page, passage.end(), node)),
         Ok(destination) => destination,
-        Err(nowhere) => return Err(Answer::refusal(trail, &lost(nowhere))),
+        Err(nowhere) => return Err(passage.refuse(&lost(nowhere))),
     };
-    let judged = credential::take(parts, trail.surface, connection).and_then(|hash| credential::judge(hash, node));
-    match judged {
-        Ok(holder) => Ok((trail, destination, holder)),
-        Err(denial) => Err(Answer::refusal(trail, &denial)),
+    match credential::take(&mut passage).and_then(|hash| credential::judge(hash, node)) {
+        Ok(holder) => passage.holder = holder,
+        Err(denial) => return Err(passage.refuse(&denial)),
     }
+    Ok(passage)
 }
 
 /// A request whose path and key are good. Its address and rate come next.
@@ -66,43 +62,27 @@ impl Gate {
     ///
     /// # Errors
     /// The answer made here: a page about this node, a pre-flight's, or a refusal.
-    pub fn open(
-        mut parts: Parts,
-        connection: Connection,
-        node: Node<'_>,
-        draws: &mut Draws,
-    ) -> Result<Self, Box<Answer>> {
-        let facts = Facts::of(&parts.headers);
-        let request_id = headers::request_id(&parts.headers, &facts, draws);
-        let mut trail = Trail::begun(&parts.method, &parts.uri, request_id, node.now.moment);
+    pub fn open(parts: Parts, connection: Connection, node: Node<'_>, draws: &mut Draws) -> Result<Self, Box<Answer>> {
+        let mut passage = Carried::new(parts, connection);
+        let Passage { parts, facts, trail, .. } = &mut *passage;
+        *facts = Facts::of(&parts.headers);
+        let request_id = headers::request_id(&parts.headers, facts, draws);
+        trail.begin(&parts.method, &parts.uri, request_id, node.now.moment);
         trail.cors = node.rules.allowed_origins.grant(&parts.headers);
-        if let Err(denial) = sane_head(&parts, &facts) {
-            return Err(Answer::refusal(trail, &denial));
+        if let Err(denial) = sane_head(parts, facts) {
+            return Err(passage.refuse(&denial));
         }
-        let trusted = node.rules.trusted_proxies.trusts(connection.peer());
-        let client = client_of(&parts, connection.peer(), trusted, node);
+        let peer = passage.connection().peer();
+        passage.trusted = node.rules.trusted_proxies.trusts(peer);
+        let client = client_of(&passage.parts, peer, passage.trusted, node);
         let entered = match &node.rules.entrance {
-            Entrance::Anywhere => enter(&mut parts, trail, &connection, node),
+            Entrance::Anywhere => enter(passage, node),
             #[cfg(feature = "appproxy-legacy")]
-            Entrance::Circuits(doors) => legacy::enter(&mut parts, trail, &connection, doors, client, node),
+            Entrance::Circuits(doors) => legacy::enter(passage, doors, client, node),
         };
-        let (mut trail, destination, holder) = entered?;
-        trail.key = holder.ledger_key();
-        let entropy = draws.next_u64();
-        let (boundary, coding) = (None, None);
-        let passage = Carried::new(Passage {
-            parts,
-            facts,
-            trail,
-            destination,
-            holder,
-            connection,
-            trusted,
-            boundary,
-            coding,
-            entropy,
-            wanted: Wanted::default(),
-        });
+        let mut passage = entered?;
+        passage.trail.key = passage.holder.ledger_key();
+        passage.entropy = draws.next_u64();
         Ok(Self { passage, client })
     }
 

@@ -115,8 +115,9 @@ impl Gated {
             (None, _) => return Err(self.passage.refuse(&peek::invalid_model())),
         };
         // A name that is served is held already; any other is about to be refused.
-        let asked: Option<Arc<str>> =
-            asked.map(|asked| node.view.held_name(asked).cloned().unwrap_or_else(|| Arc::from(asked)));
+        let held = asked.and_then(|asked| node.view.held_name(asked));
+        let published = held.and_then(|(_, pool)| pool);
+        let asked: Option<Arc<str>> = held.map(|(name, _)| name.clone()).or_else(|| asked.map(Arc::from));
         let place = peek.map(|peek| Place { span: peek.span, spelling: peek.spelling });
         let named = match &self.passage.destination {
             Destination::PathModel { model, verb } => gemini::names_in(&body, verb, model),
@@ -134,7 +135,7 @@ impl Gated {
         let sticky = affinity::sticky(&parts.headers, node.rules.affinity_header.as_ref());
         let key = affinity::key(node.rules.strategy, &body);
         let spread = sticky.or_else(|| (key != 0).then_some(key)).unwrap_or(*entropy);
-        let (model, pool, siblings) = match holder.grant(asked.as_ref(), spread, node) {
+        let (model, pool, siblings) = match holder.grant(asked.as_ref(), published, spread, node) {
             Ok(granted) => (granted.model, granted.pool, granted.siblings),
             Err(denial) => return Err(self.passage.refuse(&denial)),
         };

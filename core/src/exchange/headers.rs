@@ -2,6 +2,7 @@
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::borrow::Cow;
 
 use super::cors;
 use super::facts::Facts;
@@ -104,7 +105,7 @@ pub(super) fn grants_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// The value of `Content-Length`: the client's own where it says the same.
-pub(super) fn content_length(asked: &HeaderMap, length: u64) -> HeaderValue {
+pub(super) fn content_length(asked: Option<&HeaderValue>, length: u64) -> Cow<'_, HeaderValue> {
     let same = |value: &&HeaderValue| match value.as_bytes() {
         // One spelling only: no sign, no zeros before it.
         digits @ [b'1'..=b'9', ..] => {
@@ -113,7 +114,7 @@ pub(super) fn content_length(asked: &HeaderMap, length: u64) -> HeaderValue {
         }
         digits => digits == b"0" && length == 0,
     };
-    asked.get(header::CONTENT_LENGTH).filter(same).cloned().unwrap_or_else(|| length.into())
+    asked.filter(same).map_or_else(|| Cow::Owned(length.into()), Cow::Borrowed)
 }
 
 /// Turns a replica's headers into those the client gets: repeated ones stay, in order.

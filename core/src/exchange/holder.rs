@@ -71,11 +71,12 @@ impl Holder {
         }
     }
 
-    /// What serves a request for this model; `None`: it names none, and none counts. `spread` parts requests over
-    /// several pools of one model.
+    /// What serves a request for this model; `None`: it names none, and none counts. `published` is what it resolves to
+    /// as a published name, where somebody has looked already. `spread` parts requests over several pools of one model.
     pub(super) fn grant<'a>(
         &self,
         asked: Option<&Arc<str>>,
+        published: Option<&'a Arc<ModelPool>>,
         spread: u64,
         node: Node<'a>,
     ) -> Result<Granted<'a>, Denial> {
@@ -85,7 +86,10 @@ impl Holder {
             _ => {
                 let _ = spread;
                 let model = asked.cloned().unwrap_or_default();
-                let pool = self.model(&model, node)?;
+                let pool = match published {
+                    Some(pool) if self.may_use(&model) => pool,
+                    _ => self.model(&model, node)?,
+                };
                 Ok(Granted { model, pool, siblings: Vec::new() })
             }
         }

@@ -39,6 +39,7 @@ pub fn write_head<B>(request: &Request<B>, chunked: bool, to: &mut Vec<u8>) {
     to.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 pub(super) fn line(name: &HeaderName, value: &HeaderValue, to: &mut Vec<u8>) {
     to.extend_from_slice(name.as_str().as_bytes());
     to.extend_from_slice(b": ");

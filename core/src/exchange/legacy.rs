@@ -2,22 +2,21 @@
 //! 4.4; 9, Legacy).
 
 use core::net::IpAddr;
-use http::header::{CONNECTION, HeaderMap, UPGRADE};
+use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use std::sync::Arc;
 
 use super::answer::Answer;
-use super::connection::Connection;
 use super::control::Node;
 use super::cors;
 use super::credential;
 use super::denial::{Code, Denial};
 use super::explain::{AccessToken, Question};
-use super::gate::{Entered, lost};
+use super::gate::lost;
 use super::holder::{Granted, Holder, forbidden, not_found};
-use super::outcome::Trail;
 use super::pages;
+use super::passage::Carried;
 use super::rendezvous::mix;
 use super::surface::{self, Destination};
 use crate::access::host::{self, Hosts, Place};
@@ -72,21 +71,20 @@ enum Closed {
 
 /// Takes a request in by its host.
 pub(super) fn enter(
-    parts: &mut Parts,
-    trail: Trail,
-    connection: &Connection,
+    mut passage: Carried,
     doors: &Doors,
     client: Option<IpAddr>,
     node: Node<'_>,
-) -> Result<Entered, Box<Answer>> {
+) -> Result<Carried, Box<Answer>> {
+    let parts = &passage.parts;
     let place = match host::asked(parts) {
         Some(host) => doors.hosts.place(host),
         None => {
             let denial = Denial::new(Code::InvalidRequest, "The request has no Host line. Send one.");
-            return Err(Answer::refusal(trail, &denial));
+            return Err(passage.refuse(&denial));
         }
     };
-    match place {
+    let found = match place {
         Place::Label(label) => {
             let mut circuit = node.view.registry().at(&label).cloned();
             if has(Defect::AnyLabel) {
@@ -95,29 +93,29 @@ pub(super) fn enter(
             if has(Defect::PagesEverywhere)
                 && let Ok(Destination::Page(page)) = surface::destination(&parts.method, parts.uri.path())
             {
-                return Err(pages::answer(page, trail, node));
+                return Err(pages::answer(page, passage.end(), node));
             }
             match at_circuit(parts, circuit.as_deref(), doors, client, node) {
-                Ok(Passing::Preflight) => Err(preflight(parts, trail)),
-                Ok(Passing::To(destination, caller)) => Ok((trail, destination, Holder::Caller(caller))),
-                Err(denial) => Err(Answer::refusal(trail, &denial)),
+                Ok(Passing::Preflight) => return Err(preflight(passage)),
+                Ok(Passing::To(destination, caller)) => Ok((destination, caller)),
+                Err(denial) => Err(denial),
             }
         }
-        Place::Aggregation => {
-            if cors::is_preflight(parts) {
-                return Err(preflight(parts, trail));
-            }
-            match aggregated(parts, &trail, connection, doors, client, node) {
-                Ok((Destination::Page(page), _)) => Err(pages::answer(page, trail, node)),
-                Ok((destination, caller)) => Ok((trail, destination, Holder::Caller(caller))),
-                Err(denial) => Err(Answer::refusal(trail, &denial)),
-            }
-        }
+        Place::Aggregation if cors::is_preflight(parts) => return Err(preflight(passage)),
+        Place::Aggregation => aggregated(&mut passage, doors, client, node),
         Place::Node => match surface::destination(&parts.method, parts.uri.path()) {
-            Ok(Destination::Page(page)) => Err(pages::answer(page, trail, node)),
-            _ => Err(Answer::refusal(trail, &endpoint_not_found())),
+            Ok(Destination::Page(page)) => return Err(pages::answer(page, passage.end(), node)),
+            _ => Err(endpoint_not_found()),
         },
-        Place::Elsewhere => Err(Answer::refusal(trail, &endpoint_not_found())),
+        Place::Elsewhere => Err(endpoint_not_found()),
+    };
+    match found {
+        Ok((Destination::Page(page), _)) => Err(pages::answer(page, passage.end(), node)),
+        Ok((destination, caller)) => {
+            (passage.destination, passage.holder) = (destination, Holder::Caller(caller));
+            Ok(passage)
+        }
+        Err(denial) => Err(passage.refuse(&denial)),
     }
 }
 
@@ -210,13 +208,12 @@ fn at_circuit(
 }
 
 fn aggregated(
-    parts: &mut Parts,
-    trail: &Trail,
-    connection: &Connection,
+    passage: &mut Carried,
     doors: &Doors,
     client: Option<IpAddr>,
     node: Node<'_>,
 ) -> Result<(Destination, Caller), Denial> {
+    let parts = &passage.parts;
     let destination = surface::destination(&parts.method, parts.uri.path()).map_err(lost)?;
     let claims = claims(parts, doors, node);
     let mut caller = Caller { pinned: None, client, claims, operator: None };
@@ -226,7 +223,7 @@ fn aggregated(
     if !node.control.has_pulled() {
         return Err(not_pulled());
     }
-    caller.operator = credential::operator(parts, trail.surface, connection, node)?;
+    caller.operator = credential::operator(passage, node)?;
     Ok((destination, caller))
 }
 
@@ -247,9 +244,9 @@ fn claims(parts: &Parts, doors: &Doors, node: Node<'_>) -> Result<Claims, TokenR
     doors.tokens.read(token::shown(&parts.headers).ok_or(TokenRefusal::Missing)?, node.now.wall)
 }
 
-fn preflight(parts: &Parts, trail: Trail) -> Box<Answer> {
-    let headers: HeaderMap = cors::preflight(&parts.headers, cors::EVERY_METHOD);
-    Answer::empty(trail, StatusCode::NO_CONTENT, headers)
+fn preflight(passage: Carried) -> Box<Answer> {
+    let headers = cors::preflight(&passage.parts.headers, cors::EVERY_METHOD);
+    Answer::empty(passage.end(), StatusCode::NO_CONTENT, headers)
 }
 
 impl Caller {

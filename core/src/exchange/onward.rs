@@ -1,14 +1,82 @@
 //! The lines of a request's head that go on to a replica (data-plane 3.8, 3.9).
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 
-use super::headers::{
-    HOP_BY_HOP, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REQUEST_ID, named_by_connection,
-};
+use super::headers::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_REQUEST_ID};
+use super::http1;
 use crate::defects::{Defect, has};
 
 static HTTP: HeaderValue = HeaderValue::from_static("http");
 static HTTPS: HeaderValue = HeaderValue::from_static("https");
+
+/// Takes the lines of a head.
+pub(super) trait Lines {
+    fn line(&mut self, name: &HeaderName, value: &HeaderValue);
+
+    fn own(&mut self, own: Own, value: &HeaderValue);
+}
+
+/// The names of lines that we write ourselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Own {
+    Host,
+    RequestId,
+    ForwardedFor,
+    ForwardedProto,
+    ForwardedHost,
+    Length,
+}
+
+impl Own {
+    pub(super) const fn name(self) -> HeaderName {
+        match self {
+            Self::Host => HOST,
+            Self::RequestId => X_REQUEST_ID,
+            Self::ForwardedFor => X_FORWARDED_FOR,
+            Self::ForwardedProto => X_FORWARDED_PROTO,
+            Self::ForwardedHost => X_FORWARDED_HOST,
+            Self::Length => CONTENT_LENGTH,
+        }
+    }
+
+    /// How such a line starts.
+    #[inline(always)]
+    pub(super) const fn start(self) -> &'static [u8] {
+        match self {
+            Self::Host => b"host: ",
+            Self::RequestId => b"x-request-id: ",
+            Self::ForwardedFor => b"x-forwarded-for: ",
+            Self::ForwardedProto => b"x-forwarded-proto: ",
+            Self::ForwardedHost => b"x-forwarded-host: ",
+            Self::Length => b"content-length: ",
+        }
+    }
+}
+
+/// A head as it goes over the wire.
+impl Lines for Vec<u8> {
+    fn line(&mut self, name: &HeaderName, value: &HeaderValue) {
+        http1::line(name, value, self);
+    }
+
+    // The start is known where this stands, and copied as the few words that it is.
+    #[inline(always)]
+    fn own(&mut self, own: Own, value: &HeaderValue) {
+        self.extend_from_slice(own.start());
+        self.extend_from_slice(value.as_bytes());
+        self.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Lines for HeaderMap {
+    fn line(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.append(name.clone(), value.clone());
+    }
+
+    fn own(&mut self, own: Own, value: &HeaderValue) {
+        self.append(own.name(), value.clone());
+    }
+}
 
 /// What a replica is told of the request beside the client's own lines.
 #[derive(Debug, Clone)]
@@ -33,6 +101,7 @@ enum Kind {
     /// It means one connection only.
     OfConnection,
     Host,
+    Length,
     /// It is made anew for each request.
     OfRequest,
     Credential,
@@ -45,15 +114,27 @@ enum Kind {
 
 impl Kind {
     fn of(name: &HeaderName) -> Self {
-        match name.as_str() {
-            "host" => Self::Host,
-            "content-length" | "expect" | "x-request-id" => Self::OfRequest,
-            "authorization" | "x-api-key" | "x-goog-api-key" => Self::Credential,
-            "x-forwarded-for" => Self::ForwardedFor,
-            "x-forwarded-proto" => Self::ForwardedProto,
-            "x-forwarded-host" => Self::ForwardedHost,
-            "forwarded" => Self::Forwarded,
-            _ if HOP_BY_HOP.contains(name) => Self::OfConnection,
+        let name = name.as_str();
+        // By length first: the compiler would compare with one name after the other.
+        match name.len() {
+            2 if name == "te" => Self::OfConnection,
+            4 if name == "host" => Self::Host,
+            6 if name == "expect" => Self::OfRequest,
+            7 if matches!(name, "trailer" | "upgrade") => Self::OfConnection,
+            9 if name == "forwarded" => Self::Forwarded,
+            9 if name == "x-api-key" => Self::Credential,
+            10 if matches!(name, "connection" | "keep-alive") => Self::OfConnection,
+            12 if name == "x-request-id" => Self::OfRequest,
+            13 if name == "authorization" => Self::Credential,
+            14 if name == "content-length" => Self::Length,
+            14 if name == "x-goog-api-key" => Self::Credential,
+            15 if name == "x-forwarded-for" => Self::ForwardedFor,
+            16 if name == "x-forwarded-host" => Self::ForwardedHost,
+            16 if name == "proxy-connection" => Self::OfConnection,
+            17 if name == "x-forwarded-proto" => Self::ForwardedProto,
+            17 if name == "transfer-encoding" => Self::OfConnection,
+            18 if name == "proxy-authenticate" => Self::OfConnection,
+            19 if name == "proxy-authorization" => Self::OfConnection,
             _ => Self::Other,
         }
     }
@@ -61,23 +142,28 @@ impl Kind {
 
 impl Onward<'_> {
     /// Says every line, those of one name one behind the other: those of the client that any replica may see, and ours.
-    /// What depends on the replica comes from elsewhere: `Host`, length, a credential.
-    pub(super) fn each(&self, asked: &HeaderMap, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
-        let named = if self.options { named_by_connection(asked) } else { Vec::new() };
-        let (mut host, mut others_for, mut said_proto, mut said_host) = (None, false, false, false);
+    /// What depends on the replica comes from elsewhere: `Host`, length, a credential. Gives the length that the client
+    /// states.
+    pub(super) fn each<'h>(&self, asked: &'h HeaderMap, to: &mut impl Lines) -> Option<&'h HeaderValue> {
+        let connection = self.options.then(|| asked.get_all(CONNECTION));
+        let named = |name| connection.as_ref().is_some_and(|lines| lines.iter().any(|line| names(line, name)));
+        let (mut host, mut length) = (None, None);
+        let (mut others_for, mut said_proto, mut said_host) = (false, false, false);
         for (name, value) in asked {
             let kind = Kind::of(name);
-            if matches!(kind, Kind::Host) {
-                host = host.or(Some(value));
+            match kind {
+                Kind::Host => host = host.or(Some(value)),
+                Kind::Length => length = length.or(Some(value)),
+                _ => {}
             }
             let passes = match kind {
                 Kind::OfConnection => has(Defect::HopHeadersKept),
-                Kind::Host | Kind::OfRequest => false,
+                Kind::Host | Kind::Length | Kind::OfRequest => false,
                 Kind::Credential => self.credentials,
                 Kind::ForwardedFor | Kind::ForwardedProto | Kind::ForwardedHost | Kind::Forwarded => self.trusted,
                 Kind::Other => !has(Defect::OddHeadersDropped) || value.as_bytes().is_ascii(),
             };
-            if !passes || named.contains(name) {
+            if !passes || named(name) {
                 continue;
             }
             match kind {
@@ -90,25 +176,33 @@ impl Onward<'_> {
                 Kind::ForwardedHost => said_host = true,
                 _ => {}
             }
-            say(name, value);
+            to.line(name, value);
         }
-        say(&X_REQUEST_ID, self.request_id);
+        to.own(Own::RequestId, self.request_id);
         match self.peer {
             Some(peer) if others_for => {
                 if let Some(all) = appended(asked, peer) {
-                    say(&X_FORWARDED_FOR, &all);
+                    to.own(Own::ForwardedFor, &all);
                 }
             }
-            Some(peer) => say(&X_FORWARDED_FOR, peer),
+            Some(peer) => to.own(Own::ForwardedFor, peer),
             None => {}
         }
         if !said_proto {
-            say(&X_FORWARDED_PROTO, if self.tls { &HTTPS } else { &HTTP });
+            to.own(Own::ForwardedProto, if self.tls { &HTTPS } else { &HTTP });
         }
         if !said_host && let Some(host) = host.or(self.authority.as_ref()) {
-            say(&X_FORWARDED_HOST, host);
+            to.own(Own::ForwardedHost, host);
         }
+        length
     }
+}
+
+/// Whether a line of `Connection` says that this header is for the connection only.
+fn names(line: &HeaderValue, name: &HeaderName) -> bool {
+    let mut options = line.as_bytes().split(|byte| *byte == b',');
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
+        && !has(Defect::HopHeadersKept)
 }
 
 /// All lines of `X-Forwarded-For` and one more entry, as one line: some replicas read only one.
@@ -120,4 +214,37 @@ fn appended(headers: &HeaderMap, peer: &HeaderValue) -> Option<HeaderValue> {
     }
     all.extend_from_slice(peer.as_bytes());
     HeaderValue::from_bytes(&all).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::headers::{HOP_BY_HOP, X_API_KEY, X_GOOG_API_KEY};
+    use http::header::{AUTHORIZATION, EXPECT, FORWARDED, USER_AGENT};
+
+    #[test]
+    fn our_lines_start_with_their_names() {
+        for own in [Own::Host, Own::RequestId, Own::ForwardedFor, Own::ForwardedProto, Own::ForwardedHost, Own::Length]
+        {
+            assert_eq!(own.start(), format!("{}: ", own.name()).as_bytes());
+        }
+    }
+
+    #[test]
+    fn every_name_that_counts_is_known() {
+        for name in &HOP_BY_HOP {
+            assert!(matches!(Kind::of(name), Kind::OfConnection), "{name}");
+        }
+        for name in [AUTHORIZATION, X_API_KEY, X_GOOG_API_KEY] {
+            assert!(matches!(Kind::of(&name), Kind::Credential), "{name}");
+        }
+        for name in [EXPECT, X_REQUEST_ID] {
+            assert!(matches!(Kind::of(&name), Kind::OfRequest), "{name}");
+        }
+        assert!(matches!(Kind::of(&HOST), Kind::Host) && matches!(Kind::of(&CONTENT_LENGTH), Kind::Length));
+        assert!(matches!(Kind::of(&FORWARDED), Kind::Forwarded) && matches!(Kind::of(&USER_AGENT), Kind::Other));
+        assert!(matches!(Kind::of(&X_FORWARDED_FOR), Kind::ForwardedFor));
+        assert!(matches!(Kind::of(&X_FORWARDED_PROTO), Kind::ForwardedProto));
+        assert!(matches!(Kind::of(&X_FORWARDED_HOST), Kind::ForwardedHost));
+    }
 }

@@ -1,7 +1,7 @@
 //! The request for one replica (data-plane 3.2, 3.7, 3.9).
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Request, Uri};
 use std::sync::Arc;
@@ -10,9 +10,8 @@ use super::admitted::{Streamed, Wanted};
 use super::attempt::Attempt;
 use super::gemini;
 use super::headers::{self, ASK_UPGRADE};
-use super::http1;
 use super::multipart;
-use super::onward::Onward;
+use super::onward::{Lines, Onward, Own};
 use super::passage::Passage;
 use super::peek::Spelling;
 use super::rules::{ExchangeRules, RewriteModel};
@@ -74,7 +73,7 @@ pub(super) const fn speaks(kind: BackendKind, surface: Surface) -> bool {
 /// Whether a request for this path can be made at all.
 pub(super) fn can_ask(passage: &Passage, backend: &Backend, target: &Target, new_name: Option<&str>) -> bool {
     match path_as_it_came(passage, new_name) {
-        Some(path) if backend.base_before(path.path()).is_empty() => true,
+        Some(path) if backend.base_before(path).is_empty() => true,
         _ => uri(passage, backend, target, new_name).is_some(),
     }
 }
@@ -129,7 +128,7 @@ impl Attempt {
         to.push(b' ');
         match path_as_it_came(passage, self.new_name.as_deref()) {
             Some(path) => {
-                to.extend_from_slice(self.backend.base_before(path.path()).as_bytes());
+                to.extend_from_slice(self.backend.base_before(path).as_bytes());
                 to.extend_from_slice(path.as_str().as_bytes());
             }
             None => {
@@ -139,7 +138,7 @@ impl Attempt {
             }
         }
         to.extend_from_slice(b" HTTP/1.1\r\n");
-        self.each_line(payload, |name, value| http1::line(name, value, to));
+        self.each_line(payload, to);
         if self.is_chunked() {
             to.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
@@ -152,9 +151,7 @@ impl Attempt {
     pub fn request(&self) -> Request<Payload> {
         let parts = &self.tries.passage().parts;
         let (payload, mut headers) = (self.payload(), HeaderMap::with_capacity(parts.headers.len() + ADDED));
-        self.each_line(&payload, |name, value| {
-            headers.append(name.clone(), value.clone());
-        });
+        self.each_line(&payload, &mut headers);
         let mut request = Request::new(payload);
         request.method_mut().clone_from(&parts.method);
         *request.uri_mut() = self.uri();
@@ -168,9 +165,10 @@ impl Attempt {
     }
 
     /// Every line of the head.
-    fn each_line(&self, payload: &Payload, mut say: impl FnMut(&HeaderName, &HeaderValue)) {
-        let Passage { parts, trail, connection, facts, trusted, .. } = self.tries.passage();
-        say(&HOST, self.target.host());
+    fn each_line(&self, payload: &Payload, to: &mut impl Lines) {
+        let Passage { parts, trail, facts, trusted, .. } = self.tries.passage();
+        let connection = self.tries.connection();
+        to.own(Own::Host, self.target.host());
         // What opens one circuit is no business of whatever stands in for it, and a configured credential replaces the
         // client's.
         let theirs = trail.fallback.is_none() && self.backend.credential.is_none();
@@ -183,15 +181,15 @@ impl Attempt {
             credentials: theirs && (self.forward_credentials || has(Defect::CredentialForwarded)),
             options: facts.options,
         };
-        onward.each(&parts.headers, &mut say);
+        let asked_length = onward.each(&parts.headers, to);
         if self.tries.passage().asks_upgrade() {
-            ASK_UPGRADE.iter().for_each(|(name, value)| say(name, value));
+            ASK_UPGRADE.iter().for_each(|(name, value)| to.line(name, value));
         }
         if let Some(length) = self.length(payload) {
-            say(&CONTENT_LENGTH, &headers::content_length(&parts.headers, length));
+            to.own(Own::Length, &headers::content_length(asked_length, length));
         }
         if let Some((name, value)) = self.backend.credential_header() {
-            say(&name, &value);
+            to.line(&name, &value);
         }
     }
 

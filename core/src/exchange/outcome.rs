@@ -2,6 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use crate::wire::ids::KeyId;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Trail {
     pub(super) method: Method,
-    /// Holds the query; only the path is shown.
-    pub(super) uri: Uri,
+    /// Path and query, of which only the path is shown; `None`: the request names a host alone.
+    pub(super) target: Option<PathAndQuery>,
     pub(super) surface: Surface,
     pub(super) request_id: HeaderValue,
     pub(super) arrived: Moment,
@@ -49,14 +50,14 @@ impl Trail {
         });
     }
 
-    /// The record of a request whose head is all that is known.
-    pub(super) fn begun(method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) -> Self {
+    /// The record of no request.
+    pub(super) fn empty() -> Self {
         Self {
-            method: method.clone(),
-            uri: uri.clone(),
-            surface: Surface::of_path(uri.path()),
-            request_id,
-            arrived,
+            method: Method::GET,
+            target: None,
+            surface: Surface::OpenAi,
+            request_id: HeaderValue::from_static(""),
+            arrived: Moment::START,
             key: None,
             rate: None,
             model: None,
@@ -69,6 +70,22 @@ impl Trail {
         }
     }
 
+    /// The record of a request whose head is all that is known.
+    pub(super) fn begun(method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) -> Self {
+        let mut trail = Self::empty();
+        trail.begin(method, uri, request_id, arrived);
+        trail
+    }
+
+    /// Makes the record of a request of what is that of none.
+    pub(super) fn begin(&mut self, method: &Method, uri: &Uri, request_id: HeaderValue, arrived: Moment) {
+        self.method = method.clone();
+        self.target = uri.path_and_query().cloned();
+        self.surface = Surface::of_path(self.path());
+        self.request_id = request_id;
+        self.arrived = arrived;
+    }
+
     /// The request's method.
     #[must_use]
     pub const fn method(&self) -> &Method {
@@ -78,10 +95,8 @@ impl Trail {
     /// The request's path, without its query (which may hold a key).
     #[must_use]
     pub fn path(&self) -> &str {
-        if has(Defect::QueryLogged) {
-            return self.uri.path_and_query().map_or("", |path| path.as_str());
-        }
-        self.uri.path()
+        let shown = if has(Defect::QueryLogged) { PathAndQuery::as_str } else { PathAndQuery::path };
+        self.target.as_ref().map_or("", shown)
     }
 
     /// The path for the log: cut, since a client can write any length.

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use std::sync::{Arc, Mutex};
 
 use super::admitted::Wanted;
@@ -23,7 +24,6 @@ pub(super) struct Passage {
     pub(super) trail: Trail,
     pub(super) destination: Destination,
     pub(super) holder: Holder,
-    pub(super) connection: Connection,
     /// Whether the peer's own `X-Forwarded-*` are believed.
     pub(super) trusted: bool,
     /// Of `multipart/form-data`.
@@ -36,13 +36,23 @@ pub(super) struct Passage {
     pub(super) wanted: Wanted,
 }
 
-/// A passage in its room. Moved from state to state, a dozen times: a move is a pointer's. The room goes back to the
-/// connection at the end, for the next request.
-pub(super) struct Carried(Box<Option<Passage>>);
+/// A passage in its room, where its parts are written one by one. Moved from state to state, a dozen times: a move is two
+/// pointers'. The room goes back to the connection at the end, for the next request.
+pub(super) struct Carried {
+    room: Box<Passage>,
+    connection: Connection,
+}
 
-/// The room that a connection keeps while no request of it is on its way.
-#[derive(Debug, Default)]
-pub(super) struct Spare(Mutex<Option<Box<Option<Passage>>>>);
+/// The room that a connection keeps while no request of it is on its way: nothing of the last one is in it but
+/// a model's name.
+#[derive(Default)]
+pub(super) struct Spare(Mutex<Option<Box<Passage>>>);
+
+impl fmt::Debug for Spare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spare")
+    }
+}
 
 /// Recorded for a client that went away before it got a status; never sent.
 pub(super) const CLIENT_GONE: u16 = 499;
@@ -56,43 +66,42 @@ impl fmt::Debug for Passage {
 
 impl fmt::Debug for Carried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+        self.room.fmt(f)
     }
 }
-
-/// A room is given its passage when it becomes a [`Carried`], which only [`Carried::end`] takes out again, with itself.
-const FULL: &str = "a passage is carried until its end";
 
 impl Deref for Carried {
     type Target = Passage;
 
     fn deref(&self) -> &Passage {
-        self.0.as_ref().as_ref().expect(FULL)
+        &self.room
     }
 }
 
 impl DerefMut for Carried {
     fn deref_mut(&mut self) -> &mut Passage {
-        self.0.as_mut().as_mut().expect(FULL)
+        &mut self.room
     }
 }
 
 impl Carried {
-    pub(super) fn new(passage: Passage) -> Self {
-        let kept = lock(&passage.connection.spare().0).take();
-        match kept {
-            Some(mut room) => {
-                *room = Some(passage);
-                Self(room)
-            }
-            None => Self(Box::new(Some(passage))),
-        }
+    /// Takes a request's head in. What it means is still to be found out.
+    pub(super) fn new(parts: Parts, connection: Connection) -> Self {
+        let kept = lock(&connection.spare().0).take();
+        let mut room = kept.unwrap_or_else(|| Box::new(Passage::empty()));
+        // The head before it is that of no request: it has nothing to give back.
+        core::mem::forget(core::mem::replace(&mut room.parts, parts));
+        Self { room, connection }
+    }
+
+    pub(super) const fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// What is left of it: the record.
     pub(super) fn end(mut self) -> Trail {
-        let Passage { trail, connection, .. } = self.0.take().expect(FULL);
-        *lock(&connection.spare().0) = Some(self.0);
+        let trail = self.room.clear();
+        *lock(&self.connection.spare().0) = Some(self.room);
         trail
     }
 
@@ -106,6 +115,36 @@ impl Carried {
 }
 
 impl Passage {
+    fn empty() -> Self {
+        let (parts, ()) = http::Request::new(()).into_parts();
+        Self {
+            parts,
+            facts: Facts::default(),
+            trail: Trail::empty(),
+            destination: Destination::Unsupported,
+            holder: Holder::Anyone,
+            trusted: false,
+            boundary: None,
+            coding: None,
+            entropy: 0,
+            wanted: Wanted::default(),
+        }
+    }
+
+    /// Lets go of all that is the request's; the record is what is left.
+    fn clear(&mut self) -> Trail {
+        // Uri and values are pieces of the buffer that the connection reads into.
+        self.parts.uri = Uri::default();
+        self.parts.headers = HeaderMap::new();
+        self.parts.extensions.clear();
+        self.destination = Destination::Unsupported;
+        self.holder = Holder::Anyone;
+        self.boundary = None;
+        self.coding = None;
+        self.wanted.clear();
+        core::mem::replace(&mut self.trail, Trail::empty())
+    }
+
     /// Whether the request goes through as it is.
     pub(super) const fn is_raw(&self) -> bool {
         matches!(self.destination, Destination::Raw { .. })

@@ -113,7 +113,8 @@ fn slowly(body: &[u8]) -> Result<Members, Denial> {
         let start = (raw.get().as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
         start..start.saturating_add(raw.get().len())
     };
-    Ok(Members { model: found.model.map(place), stream: found.stream.map(place), ascii: text.is_ascii() })
+    let (model, stream) = (found.model.map(place), found.stream.map(place));
+    Ok(Members { model, model_escaped: true, stream, ascii: text.is_ascii() })
 }
 
 /// Reads the two members of a valid body.
@@ -127,7 +128,7 @@ fn named(body: &[u8], found: Members) -> Result<Found<'_>, Denial> {
     };
     let model = match body.get(span.clone()).unwrap_or_default() {
         b"null" => Cow::Borrowed(""),
-        [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
+        [b'"', text @ .., b'"'] if !found.model_escaped => {
             Cow::Borrowed(core::str::from_utf8(text).map_err(|_| invalid("it is not valid UTF-8"))?)
         }
         quoted @ [b'"', ..] => {

@@ -34,7 +34,9 @@ impl Surface {
     /// The surface whose error shape a path gets, known or not: for errors before routing as well.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
-        if path == "/v1/messages" || path.starts_with("/v1/messages/") {
+        if OPENAI.contains(&path) {
+            Self::OpenAi
+        } else if path == "/v1/messages" || path.starts_with("/v1/messages/") {
             Self::Anthropic
         } else if path == "/v1beta" || path.starts_with("/v1beta/") {
             Self::Gemini

@@ -128,10 +128,11 @@ impl ServingView {
     }
 
     /// The name of a model as it is held here, whatever kind of worker this is: to share it instead of copying it.
-    pub(crate) fn held_name(&self, name: &str) -> Option<&Arc<str>> {
-        let published = self.names.entry(name).map(|(held, _)| held);
-        let of_circuits = || self.registry.models.entry(name).map(|(held, _)| held);
-        let of_statics = || self.statics.models.get_key_value(name).map(|(held, _)| held);
+    /// With it what it resolves to, where it is a published one.
+    pub(crate) fn held_name(&self, name: &str) -> Option<(&Arc<str>, Option<&Arc<ModelPool>>)> {
+        let published = self.names.entry(name).map(|(held, key)| (held, self.pools.get(key)));
+        let of_circuits = || self.registry.models.entry(name).map(|(held, _)| (held, None));
+        let of_statics = || self.statics.models.get_key_value(name).map(|(held, _)| (held, None));
         published.or_else(of_circuits).or_else(of_statics)
     }
 
