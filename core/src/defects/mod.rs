@@ -119,6 +119,8 @@ defects! {
     DownForEver = "down-for-ever",
     /// Live traffic takes nobody out.
     TrafficUnheard = "traffic-unheard",
+    /// Live traffic takes nobody out of one model whom another has alone.
+    EveryModelMustSpare = "every-model-must-spare",
 
     // How an answer ends.
     /// A stream that breaks off ends with `[DONE]`.

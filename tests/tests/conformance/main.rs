@@ -86,6 +86,7 @@ macro_rules! every_scenario {
                 operator_keys_of_the_file_work_beside_the_coordinators = "addresses-ignored",
             }
             health {
+                a_dead_replica_that_one_model_needs_is_passed_over_by_the_others = "every-model-must-spare",
                 a_replica_that_fails_live_traffic_is_put_into_quarantine = "traffic-unheard",
                 a_replica_that_loads_its_model_is_left_alone_until_it_has = "down-for-ever",
                 h1_health_changes_only_after_several_results_agree = "one-probe-decides",
