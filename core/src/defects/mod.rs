@@ -137,6 +137,8 @@ defects! {
     NoBackPressure = "no-back-pressure",
 
     // What the node says and hears.
+    /// Answers of a node that leaves do not say that their connections end.
+    LeavingUntold = "leaving-untold",
     /// The node is ready before it knows anything.
     ReadyAtOnce = "ready-at-once",
     /// `/health` knows no trouble.

@@ -108,6 +108,7 @@ macro_rules! every_scenario {
                 two_circuits_of_one_label_and_a_removal = "any-label",
             }
             leaving {
+                a_busy_connection_is_told_of_the_end_before_it_comes = "leaving-untold",
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up = "notice-too-long",
                 a_second_signal_ends_it_at_once_with_1 = "cut-at-once",
                 h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last = "cut-at-once",
