@@ -72,7 +72,7 @@ fn say_health(change: &HealthChange) {
     match to {
         Health::Down => tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now"),
         Health::Quarantined => {
-            tracing::warn!(%backend, %from, %to, %why, "a backend takes requests of models that need it alone, for now");
+            tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now, but for models with too few others");
         }
         Health::Drained => tracing::info!(%backend, %from, %to, %why, "a backend was taken out by an operator"),
         Health::WarmingUp => tracing::info!(%backend, %from, %to, %why, "a backend is not ready yet"),

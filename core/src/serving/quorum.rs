@@ -68,10 +68,16 @@ pub(super) fn keep_needed(endpoints: &mut [EndpointShare], book: &Book) {
     }
 }
 
-/// The replicas in quarantine that this pool would ask if they were well.
-pub(super) fn in_quarantine(pool: &ModelPool) -> impl Iterator<Item = &Arc<str>> {
-    let out = active(&pool.endpoints).filter(|candidate| candidate.health == Health::Quarantined);
-    out.map(|candidate| &candidate.backend.name)
+/// The replicas that quarantine takes out of this pool no more: it keeps them now, or has them in another way or not at all.
+pub(super) fn given_back(before: Option<&ModelPool>, now: Option<&ModelPool>) -> Vec<Arc<str>> {
+    let names = |pool: Option<&ModelPool>, which: fn(&Candidate) -> bool| -> BTreeSet<Arc<str>> {
+        let those = pool.into_iter().flat_map(|pool| active(&pool.endpoints)).filter(|one| which(one));
+        those.map(|one| one.backend.name.clone()).collect()
+    };
+    let (passed_over, kept) = (names(before, is_passed_over), names(before, |one| one.kept));
+    let still = if passed_over.is_empty() { BTreeSet::new() } else { names(now, is_passed_over) };
+    let newly = names(now, |one| one.kept);
+    passed_over.difference(&still).chain(newly.difference(&kept)).cloned().collect()
 }
 
 /// Whether quarantine is in vain: there are models that the replica belongs to, and all of them keep it.

@@ -96,8 +96,8 @@ impl Serving {
             let mut out = BTreeSet::new();
             for key in core::mem::take(&mut pools) {
                 self.refresh_pool(next, changes, desired, &key);
-                let both = self.view.pool(&key).into_iter().chain(next.pool(&key));
-                out.extend(both.flat_map(|pool| quorum::in_quarantine(pool)).cloned());
+                let (before, now) = (self.view.pool(&key), next.pool(&key));
+                out.extend(quorum::given_back(before.map(AsRef::as_ref), now.map(AsRef::as_ref)));
             }
             for name in out {
                 let pools = self.pools_of(next, desired, &name);

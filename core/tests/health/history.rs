@@ -76,8 +76,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => any_circuit().prop_map(Step::Circuit),
         1 => (0..3_u128).prop_map(Step::NoCircuit),
-        3 => published.prop_map(|(model, aliases, mappings)| Step::Publication(publication(model, &aliases, &mappings))),
-        1 => proptest::sample::select(&NAMES[..]).prop_map(Step::NoPublication),
+        5 => published.prop_map(|(model, aliases, mappings)| Step::Publication(publication(model, &aliases, &mappings))),
+        3 => proptest::sample::select(&NAMES[..]).prop_map(Step::NoPublication),
         8 => (any_backend(), any_sign()).prop_map(|(backend, sign)| Step::Sign(backend, sign)),
         6 => (any_backend(), any_end()).prop_map(|(backend, end)| Step::End(backend, end)),
         8 => any_backend().prop_map(Step::Broke),
