@@ -78,7 +78,7 @@ fn r3_another_name_of_the_same_model_is_no_stand_in() {
 }
 
 #[test]
-fn r3_with_the_budget_spent_another_replica_of_the_model_comes_before_a_stand_in_once() {
+fn with_the_budget_spent_another_replica_of_the_model_comes_before_a_stand_in_once() {
     let of_three = |chain: &[&str], retries| {
         let chained = chained(&[("many", chain)]);
         let mut world = many(3);
