@@ -173,6 +173,31 @@ fn one_that_answers_where_it_is_needed_is_out_no_longer_than_a_first_time() {
 }
 
 #[test]
+fn of_several_the_one_that_is_nearest_to_its_end_is_kept_whenever_that_changes() {
+    let circuits = vec![
+        circuit(1, 1, vec![route(1, 1.0)]),
+        circuit(2, 2, vec![route(2, 1.0)]),
+        circuit(3, 3, vec![route(3, 1.0), route(4, 1.0), route(5, 1.0)]),
+    ];
+    let publications = vec![
+        publication("all", &[], &[(1, 1.0), (2, 1.0), (3, 1.0)]),
+        publication("one", &[], &[(1, 1.0)]),
+        publication("two", &[], &[(1, 1.0), (2, 1.0)]),
+    ];
+    let mut stage = Stage::new(circuits, publications, vec![]);
+    stage.broke(&name(1, 1));
+    stage.pass(Duration::from_secs(10));
+    stage.broke(&name(1, 1));
+    stage.broke(&name(2, 2));
+    assert_eq!((out(&stage, "all"), stage.kept("two")), (2, vec![name(2, 2)]));
+    stage.pass(Duration::from_secs(1));
+    stage.end(&name(1, 1), AttemptEnd::Answered(200));
+    assert_eq!((stage.kept("two"), stage.shares("two")), (vec![name(1, 1)], vec![100, 0]));
+    let whole = stage.serving.rebuilt(&stage.desired);
+    assert_eq!(whole.view().model("two"), stage.view().model("two"));
+}
+
+#[test]
 fn of_a_contested_name_nobody_is_lost_for_good() {
     let circuits = vec![circuit(1, 1, vec![route(1, 1.0)]), circuit(2, 2, vec![route(2, 1.0)])];
     let publications = vec![publication("p", &["x"], &[(1, 1.0)]), publication("q", &["x"], &[(2, 1.0)])];

@@ -134,9 +134,13 @@ impl Book {
         match record.health() {
             Health::Quarantined => {
                 let after = record.traffic.note_meanwhile(verdict, ended.began, &self.passive);
-                if let (Some(before), Some(after)) = (before, after) {
+                if let (Some(before), Some(after)) = (before, after)
+                    && before != after
+                {
                     self.releases.remove(&(before, name.clone()));
-                    self.releases.insert((after, name));
+                    self.releases.insert((after, name.clone()));
+                    // Which of several a model keeps goes by their ends.
+                    self.stale.insert(name);
                 }
                 false
             }
