@@ -50,7 +50,7 @@ fn pool(endpoints: &[Endpoint], weights: RoutingWeights, scale: f64) -> ModelPoo
                 .map(|(r, part)| {
                     let composed = (f64::from(*ratio) * f64::from(*part)).round().clamp(1.0, 1000.0);
                     let backend = backend(format!("{e}/{g}/{r}"), composed as u32);
-                    Candidate { backend, ratio: f64::from(*part) * scale, health: Health::Unknown }
+                    Candidate { backend, ratio: f64::from(*part) * scale, health: Health::Unknown, kept: false }
                 })
                 .collect(),
         });
@@ -200,7 +200,7 @@ proptest! {
     ) {
         let sane = |number: f64| if number.is_finite() && number > 0.0 { number } else { 0.0 };
         let shares = ratios.iter().enumerate().map(|(at, (ratio, weight, part))| {
-            let candidates = vec![Candidate { backend: backend(format!("{at}"), 1), ratio: sane(*part), health: Health::Unknown }];
+            let candidates = vec![Candidate { backend: backend(format!("{at}"), 1), ratio: sane(*part), health: Health::Unknown, kept: false }];
             let group = GroupPool { key: GroupKey::Implicit, traffic_weight: sane(*weight), candidates };
             let key = EndpointKey::Deployment(EndpointId(Uuid::from_u128(at as u128)));
             EndpointShare { ratio: sane(*ratio), endpoint: Arc::new(EndpointPool { key, groups: vec![group] }) }
@@ -303,6 +303,7 @@ fn flat(ratios: &[f64]) -> ModelPool {
         backend: backend(format!("{at}"), 1),
         ratio: *ratio,
         health: Health::Unknown,
+        kept: false,
     });
     let group = GroupPool { key: GroupKey::Implicit, traffic_weight: 100.0, candidates: candidates.collect() };
     let endpoint = Arc::new(EndpointPool { key: EndpointKey::Static, groups: vec![group] });

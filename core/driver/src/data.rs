@@ -40,10 +40,10 @@ pub(crate) async fn handle<R: Runtime, B: Coming>(
     request: Request<B>,
     arrival: Arrival<R>,
 ) -> Response<Body<R>> {
-    let (in_flight, began) = (node.metrics.in_flight.hold(), arrival.at);
+    let (in_flight, began, version) = (node.metrics.in_flight.hold(), arrival.at, request.version());
     // A fault of ours in one request is that request's alone. What it shares with others is plain data behind locks that
     // are held for single calls.
-    match AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind().await {
+    let mut response = match AssertUnwindSafe(exchange(&node, request, arrival, in_flight)).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(answer)) => own_answer(&node, *answer, began),
         Err(_) => {
@@ -51,7 +51,9 @@ pub(crate) async fn handle<R: Runtime, B: Coming>(
             node.metrics.counts().refused("internal");
             fault().map(whole)
         }
-    }
+    };
+    node.mark_last(version, &mut response);
+    response
 }
 
 /// One exchange. An error is an answer of our own.

@@ -11,6 +11,7 @@ use appproxy_core::serving::ChangeSet;
 use appproxy_core::serving::{Drain, ExchangeEnded, ServingView};
 use appproxy_core::telemetry::{Metrics, Seldom};
 use arc_swap::{ArcSwap, Guard};
+use http::{Response, Version};
 
 use crate::attempts::Calls;
 use crate::clock::Clock;
@@ -138,6 +139,12 @@ impl<R: Runtime> Node<R> {
     /// Whether `/readyz` answers 200.
     pub(crate) fn ready(&self) -> bool {
         self.situation.load().ready(self.clock.moment())
+    }
+
+    /// Has an answer say that its connection ends with it, if this node leaves.
+    pub(crate) fn mark_last<B>(&self, version: Version, response: &mut Response<B>) {
+        let status = response.status();
+        self.situation.load().mark_last(version, status, response.headers_mut());
     }
 
     /// The view in force.

@@ -70,8 +70,9 @@ fn say_malformed(malformed: &Malformed, unlogged: u64) {
 fn say_health(change: &HealthChange) {
     let HealthChange { backend, from, to, why } = change;
     match to {
-        Health::Down | Health::Quarantined => {
-            tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now");
+        Health::Down => tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now"),
+        Health::Quarantined => {
+            tracing::warn!(%backend, %from, %to, %why, "a backend takes no requests for now, but for models with too few others");
         }
         Health::Drained => tracing::info!(%backend, %from, %to, %why, "a backend was taken out by an operator"),
         Health::WarmingUp => tracing::info!(%backend, %from, %to, %why, "a backend is not ready yet"),

@@ -133,7 +133,7 @@ pub const KEYS: &[KeyDoc] = &[
     live("request.connect_timeout", Kind::Duration, "5s", "time to connect to a replica"),
     live("request.first_byte_timeout", Kind::Duration, "300s", "time to the first byte of its answer; over it 504"),
     live("request.idle_timeout", Kind::Duration, "300s", "time between two chunks of an answer"),
-    live("request.max_retries", Kind::Number, "2", "further candidates after the first"),
+    live("request.max_retries", Kind::Number, "2", "further candidates after the first, while the retry budget lasts: 20 % of the node's requests of the last 10 s, at least 10"),
     live("request.retry_buffer", Kind::Size, "1MiB", "bodies up to this are kept for another candidate"),
     live("fallback.enabled", Kind::Boolean, "true", "false: fallback_chains are not used"),
     live("fallback.fallback_chains", Kind::Table, "{}", "for a model the models to try when it has no candidate left"),

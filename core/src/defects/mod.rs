@@ -119,6 +119,8 @@ defects! {
     DownForEver = "down-for-ever",
     /// Live traffic takes nobody out.
     TrafficUnheard = "traffic-unheard",
+    /// Live traffic takes nobody out of one model whom another has alone.
+    EveryModelMustSpare = "every-model-must-spare",
 
     // How an answer ends.
     /// A stream that breaks off ends with `[DONE]`.
@@ -135,6 +137,8 @@ defects! {
     NoBackPressure = "no-back-pressure",
 
     // What the node says and hears.
+    /// Answers of a node that leaves do not say that their connections end.
+    LeavingUntold = "leaving-untold",
     /// The node is ready before it knows anything.
     ReadyAtOnce = "ready-at-once",
     /// `/health` knows no trouble.

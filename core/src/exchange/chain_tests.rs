@@ -1,4 +1,4 @@
-use super::tests::{again, body_of, chained, committed, names};
+use crate::exchange::choosing::tests::{again, body_of, chained, committed, many, names};
 use crate::exchange::testing::{self, chat, header, request, said};
 use crate::exchange::{FailStage, Failure, KeyGate};
 use crate::wire::circuit::Ratio;
@@ -75,4 +75,31 @@ fn r3_another_name_of_the_same_model_is_no_stand_in() {
     let (attempt, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
     assert_eq!(body_of(sent), "{\"model\":\"m1\"}");
     assert_eq!(committed(world.reply(attempt, 200)).0.trail().attempts(), 2);
+}
+
+#[test]
+fn with_the_budget_spent_another_replica_of_the_model_comes_before_a_stand_in_once() {
+    let of_three = |chain: &[&str], retries| {
+        let chained = chained(&[("many", chain)]);
+        let mut world = many(3);
+        (world.rules.fallbacks, world.rules.max_retries) = (chained.rules.fallbacks, retries);
+        world.rules.key_gate = KeyGate::Open;
+        while world.budget.take(world.now.moment) {}
+        let (attempt, _) = world.first(chat("all"), "many").unwrap();
+        let second = world.fail(attempt, FailStage::Connect, Failure::Broke);
+        (world, second)
+    };
+    let (mut world, second) = of_three(&["stand-in"], 2);
+    let (attempt, sent) = second.unwrap();
+    assert_eq!(body_of(sent), "{\"model\":\"many\"}");
+    // Once: the budget is there for a model that fails as a whole, and a third replica of it is asked no more.
+    let (attempt, sent) = world.fail(attempt, FailStage::Connect, Failure::Broke).unwrap();
+    assert_eq!(body_of(sent), "{\"model\":\"stand-in\"}");
+    let (committed, head) = committed(world.reply(attempt, 200));
+    assert_eq!(header(&head.headers, "x-appproxy-fallback"), "stand-in");
+    let tried = names(committed.trail());
+    assert!(tried.len() == 3 && tried[0] != tried[1] && tried[2] == "other", "{tried:?}");
+    // It has the stand-in's place: where nothing would stand in, or no further candidate may be asked, there is none.
+    assert_eq!(said(&of_three(&["not-there", "many"], 2).1.unwrap_err()), "502 upstream_error");
+    assert_eq!(body_of(of_three(&["stand-in"], 0).1.unwrap().1), "{\"model\":\"stand-in\"}");
 }

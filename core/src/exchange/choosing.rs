@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::asking_again;
 use super::attempt::{Attempt, not_spoken, upstream_error};
 use super::budget::RetryBudget;
+use super::chain::Fallback;
 use super::connection::Connection;
 use super::control::Node;
 use super::denial::{Code, Denial};
@@ -92,26 +93,19 @@ impl Choosing {
 /// What is left to try. The trail's records say which backends were.
 #[derive(Debug)]
 pub(super) struct Tries {
-    passage: Carried,
-    fallback: Fallback,
+    pub(super) passage: Carried,
+    pub(super) fallback: Fallback,
     /// Further attempts at this model.
-    retries: u32,
-    same: Option<Same>,
+    pub(super) retries: u32,
+    /// One of them was made beyond the budget, in a stand-in's place.
+    pub(super) beyond_budget: bool,
+    pub(super) same: Option<Same>,
     pub(super) turn: Option<Turn>,
-}
-
-/// How far the chain was gone along.
-#[derive(Debug)]
-enum Fallback {
-    /// The model asked for is served, or tried.
-    NotYet,
-    /// Models of `order` before `next` were tried or missing; `pools` are those that were tried.
-    At { order: Arc<[Arc<str>]>, next: usize, pools: Vec<PoolKey> },
 }
 
 /// The replica of the last attempt, once more.
 #[derive(Debug)]
-struct Same {
+pub(super) struct Same {
     name: Arc<str>,
     /// It is the same attempt, on a fresh connection.
     fresh: bool,
@@ -119,7 +113,14 @@ struct Same {
 
 impl Tries {
     pub(super) fn begun(admitted: Admitted) -> Self {
-        Self { passage: admitted.passage, fallback: Fallback::NotYet, retries: 0, same: None, turn: None }
+        Self {
+            passage: admitted.passage,
+            fallback: Fallback::NotYet,
+            retries: 0,
+            beyond_budget: false,
+            same: None,
+            turn: None,
+        }
     }
 
     pub(super) fn pool(&self) -> &PoolKey {
@@ -162,7 +163,8 @@ impl Tries {
     }
 
     /// What comes after a failed attempt: another candidate, else another model of the chain, else the same replica when
-    /// it is all there is and `may_wait`.
+    /// it is all there is and `may_wait`. With the budget spent a stand-in would be asked all the same: then another
+    /// candidate of the model that was asked for has its place, once.
     pub(super) fn further(
         mut self,
         budget: &mut RetryBudget,
@@ -172,9 +174,16 @@ impl Tries {
         let now = node.now.moment;
         let retries_left = self.retries < node.rules.max_retries;
         let pool = self.pool_now(node).cloned();
-        if retries_left && pool.as_ref().is_some_and(|pool| self.untried(pool)) && budget.take(now) {
-            self.retries += 1;
-            return Ok(Choosing { tries: self, not_before: None });
+        if retries_left && pool.as_ref().is_some_and(|pool| self.untried(pool)) {
+            let within = budget.take(now);
+            if !within && self.next_sibling(node) {
+                return Ok(Choosing { tries: self, not_before: None });
+            }
+            if within || self.may_replace_a_stand_in(node) {
+                self.beyond_budget |= !within;
+                self.retries += 1;
+                return Ok(Choosing { tries: self, not_before: None });
+            }
         }
         // A stand-in is no retry: whom it relieves is not asked again.
         if self.move_on(node) {
@@ -308,66 +317,12 @@ impl Tries {
         self.surface().is_none_or(|surface| speaks(backend.kind, surface))
     }
 
-    /// Takes the next pool of the same model that has a candidate, if there is one.
-    fn next_sibling(&mut self, node: Node<'_>) -> bool {
-        while let Some(key) = self.passage.wanted.siblings.pop() {
-            let pool = self.passage.holder.granted_pool(&key, &self.passage.wanted.model, node);
-            if pool.is_some_and(|pool| self.untried(pool)) {
-                self.passage.wanted.pool = key;
-                self.passage.wanted.granted = None;
-                self.same = None;
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Takes the next pool of the same model, or else the next model of the chain, that has a candidate, if there is one.
-    fn move_on(&mut self, node: Node<'_>) -> bool {
-        if self.next_sibling(node) {
-            return true;
-        }
-        let (order, mut next, mut pools) = match &mut self.fallback {
-            Fallback::At { order, next, pools } => (order.clone(), *next, core::mem::take(pools)),
-            Fallback::NotYet => match chain_of(&self.passage, node) {
-                Some(order) => (order.clone(), 0, Vec::new()),
-                None => return false,
-            },
-        };
-        pools.push(self.passage.wanted.pool.clone());
-        let mut found = false;
-        while let Some(model) = order.get(next) {
-            next += 1;
-            let Passage { holder, wanted, .. } = &*self.passage;
-            let pool = holder.stand_in(model, wanted.spread, node);
-            let Some(pool) = pool.filter(|pool| !pools.contains(&pool.key)) else { continue };
-            if self.untried_stand_in(pool) {
-                self.passage.wanted.model = model.clone();
-                self.passage.wanted.pool = pool.key.clone();
-                self.passage.wanted.granted = None;
-                self.trail().fallback = Some(model.clone());
-                self.retries = 0;
-                self.same = None;
-                found = true;
-                break;
-            }
-        }
-        self.fallback = Fallback::At { order, next, pools };
-        found
-    }
-
     /// Whether the pool has a candidate that speaks the surface and was not tried.
-    fn untried(&self, pool: &ModelPool) -> bool {
+    pub(super) fn untried(&self, pool: &ModelPool) -> bool {
         serving(pool).any(|backend| self.speaks(backend) && !self.tried(backend))
     }
 
-    /// The same for what is no pool of the model that was asked for.
-    fn untried_stand_in(&self, pool: &ModelPool) -> bool {
-        let surface = self.passage.trail.surface;
-        serving(pool).any(|backend| speaks(backend.kind, surface) && !self.tried(backend))
-    }
-
-    fn tried(&self, backend: &Backend) -> bool {
+    pub(super) fn tried(&self, backend: &Backend) -> bool {
         self.passage.trail.attempts.iter().any(|attempt| attempt.ended.backend == backend.name)
     }
 
@@ -419,28 +374,8 @@ pub(super) fn nothing_left(not_spoken_here: bool, pool: Option<&ModelPool>) -> D
     }
 }
 
-/// The chain of a request.
-fn chain_of<'a>(passage: &Passage, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
-    // What names no model has nothing that could stand in for it.
-    if passage.is_raw() {
-        return None;
-    }
-    chain_after(&passage.wanted.model, &passage.wanted.pool, node)
-}
-
-/// The models after the one asked for; those of the primary name stand in for its aliases as well, those of a circuit's
-/// canonical model for all that it lists.
-pub(super) fn chain_after<'a>(model: &str, pool: &PoolKey, node: Node<'a>) -> Option<&'a Arc<[Arc<str>]>> {
-    let fallbacks = &node.rules.fallbacks;
-    fallbacks.after(model).or_else(|| match pool {
-        PoolKey::Publication(primary) => fallbacks.after(primary),
-        PoolKey::Circuit(id) => fallbacks.after(node.view.registry().circuit(*id)?.canonical()?),
-        PoolKey::Contested(_) | PoolKey::Static(_) => None,
-    })
-}
-
 /// What may be picked of a pool.
-fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
+pub(super) fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
     let endpoints = pool.endpoints.iter().filter(|share| share.ratio > 0.0);
     let groups = endpoints.flat_map(|share| &share.endpoint.groups).filter(|group| group.traffic_weight > 0.0);
     let candidates = groups.flat_map(|group| &group.candidates).filter(|candidate| candidate.weight() > 0.0);
@@ -450,9 +385,4 @@ fn serving(pool: &ModelPool) -> impl Iterator<Item = &Arc<Backend>> {
 #[cfg(test)]
 #[cfg(feature = "appproxy-router")]
 #[path = "choosing_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[cfg(feature = "appproxy-router")]
-#[path = "chain_tests.rs"]
-mod chain_tests;
+pub(super) mod tests;

@@ -9,7 +9,7 @@ use crate::exchange::{Committed, EndOfBody, FailStage, Failure, Fallbacks, Head,
 use crate::serving::{Serving, ServingSettings, StaticBackend, StaticModel};
 
 /// A world whose rules have these chains.
-pub(super) fn chained(chains: &[(&str, &[&str])]) -> World {
+pub(crate) fn chained(chains: &[(&str, &[&str])]) -> World {
     let mut world = World::new();
     let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
     let chains: BTreeMap<Arc<str>, Vec<Arc<str>>> =
@@ -18,11 +18,11 @@ pub(super) fn chained(chains: &[(&str, &[&str])]) -> World {
     world
 }
 
-/// A world whose static model `many` stands on `n` vLLM servers.
-pub(super) fn many(n: usize) -> World {
+/// A world whose static model `many` stands on `n` vLLM servers, `stand-in` on one of its own.
+pub(crate) fn many(n: usize) -> World {
     let mut world = World::new();
-    let backend = |at: usize| StaticBackend {
-        name: format!("s{at}").into(),
+    let backend = |name: String, model: &str| StaticBackend {
+        name: name.into(),
         kind: crate::desired::BackendKind::Vllm,
         tls: false,
         host: "replica".into(),
@@ -30,33 +30,35 @@ pub(super) fn many(n: usize) -> World {
         base_path: "".into(),
         credential: None,
         weight: 1,
-        models: vec![StaticModel { name: "many".into(), aliases: Vec::new() }],
+        models: vec![StaticModel { name: model.into(), aliases: Vec::new() }],
         probed: false,
     };
-    let settings = ServingSettings { backends: (0..n).map(backend).collect(), ..ServingSettings::default() };
+    let mut backends: Vec<_> = (0..n).map(|at| backend(format!("s{at}"), "many")).collect();
+    backends.push(backend("other".to_owned(), "stand-in"));
+    let settings = ServingSettings { backends, ..ServingSettings::default() };
     world.view = Serving::new(&settings).view().clone();
     world
 }
 
-pub(super) fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
+pub(crate) fn committed(head: Result<Head, Box<Answer>>) -> (Committed, ReplyHead) {
     match head.unwrap() {
         Head::Commit(committed, head) => (committed, head),
         other => panic!("not passed on: {other:?}"),
     }
 }
 
-pub(super) fn again(head: Result<Head, Box<Answer>>) -> Choosing {
+pub(crate) fn again(head: Result<Head, Box<Answer>>) -> Choosing {
     match head.unwrap() {
         Head::Again(choosing) => choosing,
         other => panic!("passed on: {other:?}"),
     }
 }
 
-pub(super) fn body_of(request: Request<Payload>) -> String {
+pub(crate) fn body_of(request: Request<Payload>) -> String {
     String::from_utf8(request.into_body().into_frames().concat()).unwrap()
 }
 
-pub(super) fn names(trail: &Trail) -> Vec<&str> {
+pub(crate) fn names(trail: &Trail) -> Vec<&str> {
     trail.attempted().iter().map(|attempt| &*attempt.ended.backend).collect()
 }
 
@@ -224,10 +226,13 @@ fn r4_retries_end_with_their_budget() {
         }
     }
     assert_eq!(retried, 10);
-    // The chain is no retry: it is there whatever the budget says.
+    // The chain is no retry: it is there whatever the budget says, behind one more replica of the model itself.
     let budget = core::mem::take(&mut world.budget);
     let mut world = World { budget, ..chained(&[("two", &["m1"])]) };
     let (attempt, _) = world.first(chat("all"), "two").unwrap();
+    let choosing = again(world.reply(attempt, 503));
+    let (attempt, _) = world.send(choosing).unwrap();
+    assert_eq!(attempt.stands_in(), None);
     let choosing = again(world.reply(attempt, 503));
     let (attempt, _) = world.send(choosing).unwrap();
     assert_eq!(committed(world.reply(attempt, 200)).0.trail().fallback().map(|name| &**name), Some("m1"));

@@ -1,5 +1,8 @@
 //! What a request sees of this node.
 
+use http::header::{CONNECTION, HeaderMap, HeaderValue};
+use http::{StatusCode, Version};
+
 use super::rules::ExchangeRules;
 use crate::defects::{Defect, has};
 use crate::serving::ServingView;
@@ -90,6 +93,16 @@ impl Control {
         }
     }
 
+    /// Says in an answer's head that its connection ends with it, once shutdown has begun. A connection that is busy to the
+    /// end would otherwise be closed between two requests, and the one that is just being sent be lost (data-plane 9).
+    pub fn mark_last(&self, version: Version, status: StatusCode, headers: &mut HeaderMap) {
+        // A WebSocket has a connection of its own, and HTTP/2 its own way to say so.
+        let told = self.leaving() && version < Version::HTTP_2 && status != StatusCode::SWITCHING_PROTOCOLS;
+        if told && !has(Defect::LeavingUntold) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
     /// What is wrong now, worst first.
     #[must_use]
     pub fn trouble(&self) -> &[String] {
@@ -98,5 +111,26 @@ impl Control {
             Self::Worker { standing, .. } => &standing.trouble,
             Self::Alone { .. } | Self::Unknown => &[],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(control: &Control, version: Version, status: StatusCode) -> bool {
+        let mut headers = HeaderMap::new();
+        control.mark_last(version, status, &mut headers);
+        headers.get(CONNECTION).is_some_and(|value| value == "close")
+    }
+
+    #[test]
+    fn only_what_leaves_says_so_and_only_where_a_connection_ends_by_it() {
+        let (stays, leaves) = (Control::Alone { leaving: false }, Control::Alone { leaving: true });
+        let ok = StatusCode::OK;
+        assert!(told(&leaves, Version::HTTP_11, ok) && told(&leaves, Version::HTTP_10, StatusCode::NOT_FOUND));
+        assert!(!told(&stays, Version::HTTP_11, ok) && !told(&Control::Unknown, Version::HTTP_11, ok));
+        assert!(!told(&leaves, Version::HTTP_2, ok));
+        assert!(!told(&leaves, Version::HTTP_11, StatusCode::SWITCHING_PROTOCOLS));
     }
 }

@@ -5,7 +5,8 @@ use core::net::IpAddr;
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::choosing::{chain_after, nothing_left};
+use super::chain::chain_after;
+use super::choosing::nothing_left;
 use super::control::Node;
 use super::credential;
 use super::denial::{Code, Denial};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::serving::{Candidate, EndpointPool, EndpointShare, Health, ModelPool, PoolKey};
+use crate::serving::{EndpointPool, EndpointShare, Health, ModelPool, PoolKey};
 
 /// One thing that keeps requests from replicas; several may be true of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +44,9 @@ fn of_endpoint(share: &EndpointShare, contested: bool, counts: &mut BTreeMap<Cau
     count(counts, Cause::NoReplica, groups.is_empty().into());
     for group in groups {
         count(counts, Cause::GroupWeight, (group.traffic_weight <= 0.0).into());
-        for Candidate { ratio, health, .. } in &group.candidates {
-            count(counts, Cause::ReplicaRatio, (*ratio <= 0.0).into());
-            if let Some(cause) = out(*health) {
+        for candidate in &group.candidates {
+            count(counts, Cause::ReplicaRatio, (candidate.ratio <= 0.0).into());
+            if let Some(cause) = out(candidate.health).filter(|_| !candidate.serves()) {
                 count(counts, cause, 1);
             }
         }

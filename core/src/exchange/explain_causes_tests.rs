@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::exchange::testing::World;
+use crate::serving::Candidate;
 use crate::wire::ids::EndpointId;
 use uuid::Uuid;
 
@@ -31,6 +32,10 @@ fn all_are(health: Health) -> Option<String> {
 fn what_serves_has_no_cause() {
     assert_eq!(told(|_, _| ()), None);
     assert_eq!(all_are(Health::Ready), None);
+    let kept = told(|_, share| {
+        replicas(share).iter_mut().for_each(|replica| (replica.health, replica.kept) = (Health::Quarantined, true));
+    });
+    assert_eq!(kept, None);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn write_pool(f: &mut fmt::Formatter<'_>, pool: &PoolShown, next: Option<&str>) 
                     replica.backend,
                     replica.address,
                     replica.ratio,
-                    replica.health,
+                    if replica.kept { "quarantined, but needed here" } else { replica.health },
                     Percent(replica.share),
                     replica.in_flight
                 )?;

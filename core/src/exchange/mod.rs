@@ -19,6 +19,7 @@ mod answer;
 mod asking_again;
 mod attempt;
 mod budget;
+mod chain;
 mod choosing;
 mod chunked;
 mod collect;

@@ -43,6 +43,7 @@ fn pool(endpoints: &Endpoints) -> ModelPool {
             backend: backend(format!("{e}/{r}"), *part),
             ratio: f64::from(*part),
             health: Health::Unknown,
+            kept: false,
         });
         let group = GroupPool { key: GroupKey::Implicit, traffic_weight: 100.0, candidates: candidates.collect() };
         let key = EndpointKey::Deployment(EndpointId(Uuid::from_u128(e as u128)));

@@ -55,6 +55,9 @@ pub struct ReplicaShown {
     pub ratio: f64,
     /// How it is.
     pub health: &'static str,
+    /// In quarantine, and asked for this model all the same, which has too few others; absent when not.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub kept: bool,
     /// The effective probability that a request goes here.
     pub share: f64,
     /// Requests that it has not finished answering, from this node.
@@ -86,6 +89,7 @@ impl PoolShown {
                             address: backend.authority(),
                             ratio: candidate.ratio,
                             health: candidate.health.label(),
+                            kept: candidate.kept,
                             share: shares.next().unwrap_or(0.0),
                             in_flight: load.map_or(0, |load| load.in_flight()),
                             first_byte_ms: first_byte.map(|took| (took.as_secs_f64() * 1e6).round() / 1e3),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::changes::ChangeSet;
 use super::pool::{EndpointKey, EndpointPool, EndpointShare, ModelPool, PoolKey};
 use super::pool_build::EndpointBuild;
+use super::quorum;
 use super::registry::{CircuitModel, Registry, RegistryCounts, ServedCircuit};
 use super::serve::Serving;
 use super::view::ServingView;
@@ -99,6 +100,8 @@ impl Serving {
                 CircuitModel::Known { canonical: canonical.clone(), listed: all_listed(listed, &replicas) }
             }
         };
+        let mut endpoints = [EndpointShare { ratio: 1.0, endpoint: replicas }];
+        quorum::keep_needed(&mut endpoints, &self.book);
         Some(ServedCircuit {
             id: circuit.id,
             sub_domain: circuit.subdomain.as_deref().map(Arc::from),
@@ -108,7 +111,7 @@ impl Serving {
             pool: Arc::new(ModelPool {
                 key: PoolKey::Circuit(circuit.id),
                 weights: self.weights,
-                endpoints: [EndpointShare { ratio: 1.0, endpoint: replicas }].into(),
+                endpoints: endpoints.into(),
                 no_circuit: Box::default(),
             }),
         })

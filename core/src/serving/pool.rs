@@ -53,7 +53,7 @@ pub struct EndpointShare {
     pub endpoint: Arc<EndpointPool>,
 }
 
-/// The replicas of an endpoint, the same for every name that it serves.
+/// The replicas of an endpoint, the same for every name that it serves, but for what each keeps of those in quarantine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndpointPool {
     /// Which endpoint.
@@ -100,13 +100,21 @@ pub struct Candidate {
     pub ratio: f64,
     /// How it is.
     pub health: Health,
+    /// It is in quarantine, and this model would have too few without it: here it serves all the same.
+    pub kept: bool,
 }
 
 impl Candidate {
+    /// Whether it takes new requests for this model.
+    #[must_use]
+    pub const fn serves(&self) -> bool {
+        self.health.serves() || self.kept
+    }
+
     /// Its part now, relative to its neighbours: its ratio while it serves, else 0.
     #[must_use]
     pub const fn weight(&self) -> f64 {
-        if self.health.serves() { self.ratio } else { 0.0 }
+        if self.serves() { self.ratio } else { 0.0 }
     }
 }
 

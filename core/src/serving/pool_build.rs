@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::health::{Book, Known};
 use super::pool::{Candidate, EndpointKey, EndpointPool, EndpointShare, GroupKey, GroupPool, ModelPool, PoolKey};
+use super::quorum;
 use super::settings::{RoutingWeights, StaticBackend};
 use super::view::StaticPart;
 use crate::desired::{Backend, RouteBackend};
@@ -39,7 +40,7 @@ impl EndpointBuild {
                 GroupKey::Listed(_) => listed.map(|listed| listed.traffic_weight.sanitised()).fold(0.0, f64::max),
             };
             let health = book.known(&backend.name).health;
-            self.add_candidate(key, weight, Candidate { backend, ratio: route.traffic_ratio, health });
+            self.add_candidate(key, weight, Candidate { backend, ratio: route.traffic_ratio, health, kept: false });
         }
     }
 
@@ -65,14 +66,30 @@ pub(super) fn name_pool(
     claims: &[&Publication],
     pools: &EndpointPools,
     weights: RoutingWeights,
+    book: &Book,
 ) -> ModelPool {
     let ratios = match claims {
         [only] => ratios(only),
-        several => contested(several, pools),
+        // What is in quarantine counts until it is clear what is kept of it.
+        several => {
+            contested(several, |id| pools.get(id).is_some_and(|pool| pool.groups.iter().any(quorum::could_serve)))
+        }
     };
-    let endpoints = ratios.iter().filter_map(|(id, ratio)| share(pools, *id, *ratio)).collect();
+    let mut endpoints: Vec<_> = ratios.iter().filter_map(|(id, ratio)| share(pools, *id, *ratio)).collect();
+    quorum::keep_needed(&mut endpoints, book);
+    if claims.len() > 1 {
+        let serving = endpoints.iter().filter(|share| share.endpoint.can_serve()).map(|share| share.endpoint.key);
+        let serving: BTreeSet<EndpointKey> = serving.collect();
+        let ratios = contested(claims, |id| serving.contains(&EndpointKey::Deployment(*id)));
+        let keyed = ratios.into_iter().map(|(id, ratio)| (EndpointKey::Deployment(id), ratio));
+        let ratios: BTreeMap<EndpointKey, f64> = keyed.filter(|(_, ratio)| *ratio > 0.0).collect();
+        for share in &mut endpoints {
+            // One that is passed over whole has a ratio still: it is out by its replicas, and nobody drained it.
+            share.ratio = ratios.get(&share.endpoint.key).copied().unwrap_or(share.ratio);
+        }
+    }
     let no_circuit = ratios.into_keys().filter(|id| !pools.contains_key(id)).collect();
-    ModelPool { key, weights, endpoints, no_circuit }
+    ModelPool { key, weights, endpoints: endpoints.into(), no_circuit }
 }
 
 /// The ratio of each endpoint of a publication; one that is mapped twice counts with its largest.
@@ -90,11 +107,10 @@ fn share(pools: &EndpointPools, id: EndpointId, ratio: f64) -> Option<EndpointSh
 }
 
 /// Each publication that can serve normalised to 1 over what can serve of it, then equal parts: a sum of them.
-fn contested(claims: &[&Publication], pools: &EndpointPools) -> BTreeMap<EndpointId, f64> {
+fn contested(claims: &[&Publication], open: impl Fn(&EndpointId) -> bool) -> BTreeMap<EndpointId, f64> {
     let mut sums: BTreeMap<EndpointId, f64> = BTreeMap::new();
     for publication in claims {
         let ratios = ratios(publication);
-        let open = |id: &EndpointId| pools.get(id).is_some_and(|pool| pool.can_serve());
         let serving = || ratios.iter().filter(|(id, _)| open(id)).map(|(_, ratio)| *ratio);
         // Divided by the largest first, so that huge ratios do not add up to infinity.
         let scale = serving().fold(0.0, f64::max);
@@ -123,16 +139,20 @@ pub(super) fn static_part(configured: &[StaticBackend], weights: RoutingWeights,
         let backend = Arc::new(backend);
         for name in backend.models.iter() {
             let build = by_name.entry(name.clone()).or_insert_with(|| EndpointBuild::new(EndpointKey::Static));
-            let candidate = Candidate { backend: backend.clone(), ratio: f64::from(configured.weight), health };
+            let candidate =
+                Candidate { backend: backend.clone(), ratio: f64::from(configured.weight), health, kept: false };
             build.add_candidate(GroupKey::Implicit, IMPLICIT_GROUP_WEIGHT, candidate);
         }
         part.backends.insert(backend.name.clone(), backend);
     }
     for (name, build) in by_name {
-        let share = EndpointShare { ratio: 1.0, endpoint: Arc::new(build.finish()) };
+        let mut endpoints = [EndpointShare { ratio: 1.0, endpoint: Arc::new(build.finish()) }];
+        quorum::keep_needed(&mut endpoints, book);
         let key = PoolKey::Static(name.clone());
-        part.models
-            .insert(name, Arc::new(ModelPool { key, weights, endpoints: [share].into(), no_circuit: Box::default() }));
+        part.models.insert(
+            name,
+            Arc::new(ModelPool { key, weights, endpoints: endpoints.into(), no_circuit: Box::default() }),
+        );
     }
     part
 }

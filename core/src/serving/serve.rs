@@ -220,7 +220,7 @@ impl Serving {
             next.pools.take(key);
             return;
         };
-        let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights);
+        let pool = name_pool(key.clone(), &claims, &self.endpoints, self.weights, &self.book);
         // What is the same stays the same object: selection tells by it that nothing changed.
         if next.pools.get(key).is_some_and(|held| **held == pool) {
             return;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::changes::ChangeSet;
 use super::health::{Drain, ExchangeEnded, HealthChange, Known, ProbeSign, Roster};
-use super::pool::PoolKey;
+use super::pool::{ModelPool, PoolKey};
 use super::pool_build::static_part;
 use super::quorum;
 use super::serve::Serving;
 use super::view::ServingView;
 use crate::config::health::HealthChecks;
+use crate::defects::{Defect, has};
 use crate::desired::{Desired, circuit_of_name};
 use crate::time::Moment;
 use crate::wire::ids::EndpointId;
@@ -39,13 +40,16 @@ impl Serving {
         self.book.take_sign(backend, sign, now)
     }
 
-    /// Takes in how an attempt ended. Enough failures in a row put the backend into quarantine, if every model it
-    /// serves can do without it. The view follows with the next [`Serving::update`], which is due before the next end.
+    /// Takes in how an attempt ended. Enough failures in a row put the backend into quarantine, if a model it serves can
+    /// do without it; those that cannot go on asking it. The view follows with the next [`Serving::update`], which is due
+    /// before the next end.
     pub fn take_end(&mut self, desired: &Desired, ended: &ExchangeEnded, now: Moment) {
         if self.book.take_end(ended) {
-            let pools = self.pools_of(desired, &ended.backend);
-            let mut pools = pools.iter().filter_map(|key| self.pool(key)).peekable();
-            if pools.peek().is_some() && pools.all(|pool| quorum::can_spare(pool, &ended.backend)) {
+            let pools = self.pools_of(&self.view, desired, &ended.backend);
+            let spares = |pool: &Arc<ModelPool>| quorum::can_spare(pool, &ended.backend);
+            let mut pools = pools.iter().filter_map(|key| self.view.pool(key));
+            let out = if has(Defect::EveryModelMustSpare) { pools.all(spares) } else { pools.any(spares) };
+            if out {
                 self.book.quarantine(&ended.backend, now);
             }
         }
@@ -89,14 +93,16 @@ impl Serving {
             if pools.is_empty() {
                 return;
             }
+            let mut out = BTreeSet::new();
             for key in core::mem::take(&mut pools) {
                 self.refresh_pool(next, changes, desired, &key);
-                let pool = match &key {
-                    PoolKey::Static(name) => next.statics.models.get(name),
-                    PoolKey::Publication(_) | PoolKey::Contested(_) => next.pools.get(&key),
-                    PoolKey::Circuit(id) => next.registry.circuit(*id).map(|circuit| &circuit.pool),
-                };
-                for name in pool.map(|pool| quorum::needed(pool, &self.book)).unwrap_or_default() {
+                let (before, now) = (self.view.pool(&key), next.pool(&key));
+                out.extend(quorum::given_back(before.map(AsRef::as_ref), now.map(AsRef::as_ref)));
+            }
+            for name in out {
+                let pools = self.pools_of(next, desired, &name);
+                let pools = pools.iter().filter_map(|key| next.pool(key)).map(AsRef::as_ref);
+                if quorum::kept_by_all(pools, &name) {
                     self.book.release(&name, "needed");
                 }
             }
@@ -179,9 +185,9 @@ impl Serving {
     }
 
     /// The pools a backend is in.
-    fn pools_of(&self, desired: &Desired, name: &str) -> BTreeSet<PoolKey> {
+    fn pools_of(&self, view: &ServingView, desired: &Desired, name: &str) -> BTreeSet<PoolKey> {
         let mut pools = BTreeSet::new();
-        if let Some(backend) = self.view.statics.backends.get(name) {
+        if let Some(backend) = view.statics.backends.get(name) {
             pools.extend(backend.models.iter().cloned().map(PoolKey::Static));
         } else {
             let circuit = circuit_of_name(name).and_then(|id| desired.circuits().get(&id));
@@ -192,15 +198,6 @@ impl Serving {
             }
         }
         pools
-    }
-
-    fn pool(&self, key: &PoolKey) -> Option<&super::pool::ModelPool> {
-        match key {
-            PoolKey::Static(name) => self.view.statics.models.get(name),
-            PoolKey::Publication(_) | PoolKey::Contested(_) => self.view.pools.get(key),
-            PoolKey::Circuit(id) => self.view.registry.circuit(*id).map(|circuit| &circuit.pool),
-        }
-        .map(AsRef::as_ref)
     }
 }
 

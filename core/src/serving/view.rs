@@ -99,6 +99,15 @@ impl ServingView {
         self.names.get(name).and_then(|key| self.pools.get(key))
     }
 
+    /// What stands behind a pool's key.
+    pub(super) fn pool(&self, key: &PoolKey) -> Option<&Arc<ModelPool>> {
+        match key {
+            PoolKey::Static(name) => self.statics.models.get(name),
+            PoolKey::Publication(_) | PoolKey::Contested(_) => self.pools.get(key),
+            PoolKey::Circuit(id) => self.registry.circuit(*id).map(|circuit| &circuit.pool),
+        }
+    }
+
     /// What a name of the static backends, model or alias, resolves to.
     #[must_use]
     pub fn static_model(&self, name: &str) -> Option<&Arc<ModelPool>> {

@@ -76,8 +76,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => any_circuit().prop_map(Step::Circuit),
         1 => (0..3_u128).prop_map(Step::NoCircuit),
-        3 => published.prop_map(|(model, aliases, mappings)| Step::Publication(publication(model, &aliases, &mappings))),
-        1 => proptest::sample::select(&NAMES[..]).prop_map(Step::NoPublication),
+        5 => published.prop_map(|(model, aliases, mappings)| Step::Publication(publication(model, &aliases, &mappings))),
+        3 => proptest::sample::select(&NAMES[..]).prop_map(Step::NoPublication),
         8 => (any_backend(), any_sign()).prop_map(|(backend, sign)| Step::Sign(backend, sign)),
         6 => (any_backend(), any_end()).prop_map(|(backend, end)| Step::End(backend, end)),
         8 => any_backend().prop_map(Step::Broke),
@@ -120,25 +120,36 @@ fn pools(view: &ServingView) -> BTreeMap<&str, &ModelPool> {
     view.published().chain(view.static_models()).map(|(name, pool)| (&**name, &**pool)).collect()
 }
 
+/// The replicas that this model would ask were they not in quarantine.
+fn passed_over(pool: &ModelPool) -> impl Iterator<Item = &Arc<str>> {
+    let out = pool.candidates().filter(|one| one.health == Health::Quarantined && !one.kept);
+    out.map(|one| &one.backend.name)
+}
+
 /// What quarantine may take of one model.
 fn check_pool(pool: &ModelPool) -> Result<(), TestCaseError> {
-    let active: Vec<Health> = pool
+    let active: Vec<(Health, bool)> = pool
         .endpoints
         .iter()
         .filter(|share| share.ratio > 0.0)
         .flat_map(|share| share.endpoint.groups.iter().filter(|group| group.traffic_weight > 0.0))
         .flat_map(|group| group.candidates.iter().filter(|candidate| candidate.ratio > 0.0))
-        .map(|candidate| candidate.health)
+        .map(|candidate| (candidate.health, candidate.kept))
         .collect();
-    let quarantined = active.iter().filter(|health| **health == Health::Quarantined).count();
-    prop_assert!(quarantined * 2 <= active.len(), "{active:?}");
-    prop_assert!(quarantined == 0 || active.iter().any(|health| health.serves()), "{active:?}");
+    let passed_over = active.iter().filter(|one| **one == (Health::Quarantined, false)).count();
+    prop_assert!(passed_over * 2 <= active.len(), "{active:?}");
+    let serves = active.iter().any(|(health, kept)| health.serves() || *kept);
+    prop_assert!(passed_over == 0 || serves, "{active:?}");
+    // None is kept that could be passed over, but to have one that serves.
+    let kept = active.iter().filter(|(_, kept)| *kept).count();
+    let last = active.iter().filter(|(health, kept)| health.serves() || *kept).count() == 1;
+    prop_assert!(kept == 0 || last || (passed_over + 1) * 2 > active.len(), "{active:?}");
+    prop_assert!(pool.candidates().all(|one| !one.kept || one.health == Health::Quarantined));
     let sum: f64 = pool.shares().iter().map(|(_, share)| share).sum();
-    let serves = active.iter().any(|health| health.serves());
     prop_assert_eq!(pool.can_serve(), serves);
     prop_assert!((sum - f64::from(u8::from(serves))).abs() < 1e-9);
     for ((_, share), candidate) in pool.shares().iter().zip(pool.candidates()) {
-        prop_assert!(candidate.health.serves() || *share == 0.0);
+        prop_assert!(candidate.serves() || *share == 0.0);
     }
     Ok(())
 }
@@ -174,8 +185,15 @@ proptest! {
         let mut roster = std::collections::BTreeSet::new();
         for step in steps {
             take(&mut stage, step);
-            for pool in pools(stage.view()).values() {
+            let pools = pools(stage.view());
+            for pool in pools.values() {
                 check_pool(pool)?;
+            }
+            // A quarantine that every model keeps is none.
+            for one in pools.values().flat_map(|pool| pool.candidates()).filter(|one| one.kept) {
+                let name = &one.backend.name;
+                let mut places = pools.values().flat_map(|pool| passed_over(pool));
+                prop_assert!(places.any(|other| other == name), "{name}");
             }
             // Who is probed is who is there.
             let news = stage.serving.take_roster();

@@ -122,14 +122,92 @@ fn every_model_of_a_replica_has_a_say() {
     let both = publication("both", &[], &[(1, 1.0), (2, 1.0)]);
     let mut stage = Stage::new(circuits, vec![both, publication("one", &[], &[(1, 1.0)])], vec![]);
     stage.broke(&name(1, 1));
-    assert_eq!(out(&stage, "both"), 0, "it is the only one of another model");
+    // It is the only one of another model, which goes on asking it.
+    assert_eq!((stage.shares("both"), stage.shares("one")), (vec![0, 50, 50], vec![100]));
+    assert_eq!((stage.kept("both"), stage.kept("one")), (vec![], vec![name(1, 1)]));
     stage.broke(&name(2, 2));
-    assert_eq!(out(&stage, "both"), 1);
-    stage.desired.remove_publication("one");
+    assert_eq!(stage.health("both")[&name(2, 2)], Health::Unknown, "one of three is half enough");
+    // With a second one it needs it no more.
+    stage.desired.upsert_circuit(circuit(1, 1, vec![route(1, 1.0), route(4, 1.0)]));
     stage.update();
+    assert_eq!((stage.shares("one"), stage.kept("one")), (vec![0, 100], vec![]));
+    stage.desired.upsert_circuit(circuit(1, 1, vec![route(1, 1.0)]));
+    stage.update();
+    assert_eq!(stage.kept("one"), [name(1, 1)]);
+    // When the model that passes over it goes, there is nothing left of its quarantine.
+    stage.desired.remove_publication("both");
+    stage.update();
+    assert_eq!(stage.health("one")[&name(1, 1)], Health::Unknown);
+    let why: Vec<_> = stage.serving.take_news().into_iter().map(|change| change.why).collect();
+    assert_eq!(why, ["traffic", "needed"]);
+}
+
+#[test]
+fn one_that_answers_where_it_is_needed_is_out_no_longer_than_a_first_time() {
+    let circuits = vec![circuit(1, 1, vec![route(1, 1.0)]), circuit(2, 2, vec![route(2, 1.0)])];
+    let both = publication("both", &[], &[(1, 1.0), (2, 1.0)]);
+    let mut stage = Stage::new(circuits, vec![both, publication("one", &[], &[(1, 1.0)])], vec![]);
+    let seconds = Duration::from_secs;
+    for length in [10, 20, 40] {
+        stage.broke(&name(1, 1));
+        // Asked for the other model it fails on, and that changes nothing.
+        stage.pass(seconds(1));
+        (0..5).for_each(|_| drop(stage.end(&name(1, 1), AttemptEnd::Broke)));
+        assert_eq!(stage.serving.next_release(), Some(stage.now.after(seconds(length - 1))));
+        stage.pass(seconds(length - 1));
+        assert_eq!(out(&stage, "both"), 0);
+    }
     stage.broke(&name(1, 1));
-    assert_eq!(out(&stage, "both"), 1, "one of three is half enough");
-    assert_eq!(stage.health("both")[&name(1, 1)], Health::Unknown);
+    let began = stage.now;
+    stage.pass(seconds(3));
+    // What began before is no proof.
+    let ended = ExchangeEnded { backend: name(1, 1).into(), began, end: AttemptEnd::Answered(200) };
+    stage.serving.take_end(&stage.desired, &ended, stage.now);
+    assert_eq!(stage.serving.next_release(), Some(began.after(seconds(80))));
+    stage.end(&name(1, 1), AttemptEnd::Answered(200));
+    assert_eq!(stage.serving.next_release(), Some(began.after(seconds(10))));
+    stage.pass(seconds(7));
+    assert_eq!(out(&stage, "both"), 0);
+    stage.broke(&name(1, 1));
+    assert_eq!(stage.serving.next_release(), Some(stage.now.after(seconds(10))), "the growth is over as well");
+}
+
+#[test]
+fn of_several_the_one_that_is_nearest_to_its_end_is_kept_whenever_that_changes() {
+    let circuits = vec![
+        circuit(1, 1, vec![route(1, 1.0)]),
+        circuit(2, 2, vec![route(2, 1.0)]),
+        circuit(3, 3, vec![route(3, 1.0), route(4, 1.0), route(5, 1.0)]),
+    ];
+    let publications = vec![
+        publication("all", &[], &[(1, 1.0), (2, 1.0), (3, 1.0)]),
+        publication("one", &[], &[(1, 1.0)]),
+        publication("two", &[], &[(1, 1.0), (2, 1.0)]),
+    ];
+    let mut stage = Stage::new(circuits, publications, vec![]);
+    stage.broke(&name(1, 1));
+    stage.pass(Duration::from_secs(10));
+    stage.broke(&name(1, 1));
+    stage.broke(&name(2, 2));
+    assert_eq!((out(&stage, "all"), stage.kept("two")), (2, vec![name(2, 2)]));
+    stage.pass(Duration::from_secs(1));
+    stage.end(&name(1, 1), AttemptEnd::Answered(200));
+    assert_eq!((stage.kept("two"), stage.shares("two")), (vec![name(1, 1)], vec![100, 0]));
+    let whole = stage.serving.rebuilt(&stage.desired);
+    assert_eq!(whole.view().model("two"), stage.view().model("two"));
+}
+
+#[test]
+fn of_a_contested_name_nobody_is_lost_for_good() {
+    let circuits = vec![circuit(1, 1, vec![route(1, 1.0)]), circuit(2, 2, vec![route(2, 1.0)])];
+    let publications = vec![publication("p", &["x"], &[(1, 1.0)]), publication("q", &["x"], &[(2, 1.0)])];
+    let mut stage = Stage::new(circuits, publications, vec![]);
+    stage.broke(&name(1, 1));
+    assert_eq!((stage.shares("x"), stage.shares("p"), stage.shares("q")), (vec![0, 100], vec![100], vec![100]));
+    stage.broke(&name(2, 2));
+    assert_eq!(stage.shares("x"), [0, 100], "the last one");
+    stage.fell(&name(2, 2));
+    assert_eq!((stage.shares("x"), stage.shares("q")), (vec![100, 0], vec![0]), "better than nothing");
 }
 
 #[test]

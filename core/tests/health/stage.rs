@@ -77,6 +77,12 @@ impl Stage {
         pool.candidates().map(|one| (one.backend.name.to_string(), one.health)).collect()
     }
 
+    /// The replicas that a model keeps asking in quarantine, by name.
+    pub(crate) fn kept(&self, model: &str) -> Vec<String> {
+        let pool = self.pool(model);
+        pool.candidates().filter(|one| one.kept).map(|one| one.backend.name.to_string()).collect()
+    }
+
     /// Shares in hundredths, in pool order.
     pub(crate) fn shares(&self, model: &str) -> Vec<u32> {
         self.pool(model).shares().iter().map(|(_, share)| (share * 100.0).round() as u32).collect()

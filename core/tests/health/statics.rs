@@ -44,11 +44,12 @@ fn they_fall_and_come_back_and_only_their_models_are_made_anew() {
 fn live_traffic_takes_half_of_them_at_most() {
     let mut stage = Stage::new(vec![], vec![], vec![backend("a", &["m", "n"]), backend("b", &["m"])]);
     (0..3).for_each(|_| drop(stage.end("a", AttemptEnd::Broke)));
-    assert_eq!(stage.health("m")["a"], Health::Unknown, "the only one of `n`");
+    assert_eq!((stage.shares("m"), stage.shares("n")), (vec![0, 100], vec![100]), "the only one of `n`");
     (0..3).for_each(|_| drop(stage.end("b", AttemptEnd::Broke)));
-    assert_eq!(stage.health("m")["b"], Health::Quarantined);
-    stage.fell("a");
-    assert_eq!(stage.health("m")["b"], Health::Unknown, "needed");
+    assert_eq!(stage.health("m")["b"], Health::Unknown, "the only one left of `m`");
+    stage.fell("b");
+    assert_eq!(stage.health("m")["a"], Health::Unknown, "needed");
+    assert_eq!(stage.shares("m"), [100, 0]);
 }
 
 #[test]

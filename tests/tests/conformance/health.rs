@@ -141,3 +141,16 @@ pub(crate) fn a_replica_that_fails_live_traffic_is_put_into_quarantine(shell: Sh
     assert_eq!(plain.served_by("m"), "two");
     assert_eq!(plain.metric("appproxy_ejections_total"), 2.0);
 }
+
+pub(crate) fn a_dead_replica_that_one_model_needs_is_passed_over_by_the_others(shell: Shell) {
+    let more = [NO_PROBES, "passive: {failures: 3, ejection: 300s}\n"].concat();
+    let dead = "  - {name: dead, url: \"http://127.0.0.1:1\", models: [shared, alone]}\n";
+    let plain = Plain::start_with(shell, &[("well", "shared")], dead, &more);
+    // Far more than the retry budget would bear, were half of them to meet the dead one first.
+    (0..60).for_each(|_| assert_eq!(plain.served_by("shared"), "well"));
+    assert_eq!(plain.metric("appproxy_ejections_total"), 1.0);
+    assert_eq!(plain.metric("appproxy_retries_total"), 3.0);
+    // The only replica of a model is asked whatever became of it.
+    let answer = plain.ask("alone");
+    assert_eq!((answer.status(), answer.head.header("x-appproxy-backend")), (502, Some("dead")));
+}

@@ -59,6 +59,34 @@ pub(crate) fn h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_la
     assert_eq!(idle.raw().unwrap(), b"");
 }
 
+pub(crate) fn a_busy_connection_is_told_of_the_end_before_it_comes(shell: Shell) {
+    let mut world = shell.setup().server("drain_notice: \"2s\"").start();
+    let data = world.data().to_owned();
+    let asks = [
+        chat("chat").bearer("sk-all"),
+        streamed_chat("chat").bearer("sk-all"),
+        // What we answer ourselves, and what we refuse.
+        Request::get("/livez"),
+        chat("chat"),
+    ];
+    let mut busy: Vec<_> = asks.iter().map(|ask| (Connection::open(&data, PATIENCE).unwrap(), ask)).collect();
+    for (connection, ask) in &mut busy {
+        connection.send(ask).unwrap();
+        assert_eq!(connection.answer().unwrap().head.header("connection"), None);
+    }
+    world.program().signal("TERM").unwrap();
+    wait::until("/readyz to say 503", PATIENCE, || ready(&data) == Some(503));
+    for (mut connection, ask) in busy {
+        connection.send(ask).unwrap();
+        let answer = connection.answer().unwrap();
+        assert_eq!(answer.head.header("connection"), Some("close"), "{answer:?}");
+        assert_eq!(connection.raw().unwrap(), b"", "it closes at once");
+    }
+    // Who comes anew is still served.
+    assert_eq!(world.chat("sk-all", "chat").status(), 200);
+    assert_eq!(world.program().wait_exit(PATIENCE).code(), Some(0));
+}
+
 pub(crate) fn a_second_signal_ends_it_at_once_with_1(shell: Shell) {
     for (first, second) in [("TERM", "TERM"), ("INT", "TERM")] {
         let (mut world, _client, _visit) = streaming(shell.setup());

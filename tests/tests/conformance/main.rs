@@ -86,6 +86,7 @@ macro_rules! every_scenario {
                 operator_keys_of_the_file_work_beside_the_coordinators = "addresses-ignored",
             }
             health {
+                a_dead_replica_that_one_model_needs_is_passed_over_by_the_others = "every-model-must-spare",
                 a_replica_that_fails_live_traffic_is_put_into_quarantine = "traffic-unheard",
                 a_replica_that_loads_its_model_is_left_alone_until_it_has = "down-for-ever",
                 h1_health_changes_only_after_several_results_agree = "one-probe-decides",
@@ -107,6 +108,7 @@ macro_rules! every_scenario {
                 two_circuits_of_one_label_and_a_removal = "any-label",
             }
             leaving {
+                a_busy_connection_is_told_of_the_end_before_it_comes = "leaving-untold",
                 a_coordinator_that_is_gone_does_not_hold_a_worker_up = "notice-too-long",
                 a_second_signal_ends_it_at_once_with_1 = "cut-at-once",
                 h4_a_stream_ends_well_after_sigterm_and_the_coordinator_is_told_last = "cut-at-once",

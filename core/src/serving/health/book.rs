@@ -129,9 +129,24 @@ impl Book {
 
     /// Takes in what live traffic saw; whether it calls for a quarantine.
     pub(in crate::serving) fn take_end(&mut self, ended: &ExchangeEnded) -> bool {
-        let Some(record) = self.records.get_mut(&ended.backend) else { return false };
-        // What is out by its probes is judged by them alone.
-        record.health().serves() && record.traffic.note(ended.end.verdict(), ended.began, &self.passive)
+        let Some((name, record)) = entry(&mut self.records, &ended.backend) else { return false };
+        let (verdict, before) = (ended.end.verdict(), record.traffic.until());
+        match record.health() {
+            Health::Quarantined => {
+                let after = record.traffic.note_meanwhile(verdict, ended.began, &self.passive);
+                if let (Some(before), Some(after)) = (before, after)
+                    && before != after
+                {
+                    self.releases.remove(&(before, name.clone()));
+                    self.releases.insert((after, name.clone()));
+                    // Which of several a model keeps goes by their ends.
+                    self.stale.insert(name);
+                }
+                false
+            }
+            // What is out by its probes is judged by them alone.
+            health => health.serves() && record.traffic.note(verdict, ended.began, &self.passive),
+        }
     }
 
     pub(in crate::serving) fn quarantine(&mut self, name: &str, now: Moment) {

@@ -131,6 +131,18 @@ impl Traffic {
         self.failures >= passive.failures
     }
 
+    /// Notes an end in quarantine, of a request for a model that keeps the backend all the same; when the quarantine ends
+    /// now. A success ends the growth, of this one too: it lasts no longer than if it was the first.
+    pub(super) fn note_meanwhile(&mut self, verdict: Verdict, began: Moment, passive: &Passive) -> Option<Moment> {
+        if let (Verdict::Good, Some(ejected), Some(until)) = (verdict, self.ejected, self.until)
+            && began > ejected
+        {
+            self.ejections = 0;
+            self.until = Some(until.min(ejected.after(passive.ejection)));
+        }
+        self.until
+    }
+
     /// Begins a quarantine; when it ends.
     pub(super) fn eject(&mut self, now: Moment, passive: &Passive) -> Moment {
         let doubled = passive.ejection.saturating_mul(1_u32.checked_shl(self.ejections).unwrap_or(u32::MAX));
