@@ -3,7 +3,6 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use http::request::Parts;
-use http::{HeaderMap, Uri};
 use std::sync::{Arc, Mutex};
 
 use super::admitted::Wanted;
@@ -89,7 +88,7 @@ impl Carried {
     pub(super) fn new(parts: Parts, connection: Connection) -> Self {
         let kept = lock(&connection.spare().0).take();
         let mut room = kept.unwrap_or_else(|| Box::new(Passage::empty()));
-        // The head before it is that of no request: it has nothing to give back.
+        // What is there is `no_head`, which owns nothing: to drop it would be work for nothing.
         core::mem::forget(core::mem::replace(&mut room.parts, parts));
         Self { room, connection }
     }
@@ -114,11 +113,15 @@ impl Carried {
     }
 }
 
+/// The head of no request. It owns nothing.
+fn no_head() -> Parts {
+    http::Request::new(()).into_parts().0
+}
+
 impl Passage {
     fn empty() -> Self {
-        let (parts, ()) = http::Request::new(()).into_parts();
         Self {
-            parts,
+            parts: no_head(),
             facts: Facts::default(),
             trail: Trail::empty(),
             destination: Destination::Unsupported,
@@ -133,10 +136,8 @@ impl Passage {
 
     /// Lets go of all that is the request's; the record is what is left.
     fn clear(&mut self) -> Trail {
-        // Uri and values are pieces of the buffer that the connection reads into.
-        self.parts.uri = Uri::default();
-        self.parts.headers = HeaderMap::new();
-        self.parts.extensions.clear();
+        // All of it: uri and values are pieces of the buffer that the connection reads into.
+        self.parts = no_head();
         self.destination = Destination::Unsupported;
         self.holder = Holder::Anyone;
         self.boundary = None;
@@ -158,4 +159,36 @@ impl Passage {
 
 pub(super) fn client_gone() -> http::StatusCode {
     http::StatusCode::from_u16(CLIENT_GONE).unwrap_or(http::StatusCode::BAD_REQUEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::address::Peer;
+    use bytes::Bytes;
+    use http::HeaderValue;
+
+    #[test]
+    fn a_room_without_a_request_holds_nothing_of_the_last_one() {
+        let connection = Connection::new(Peer::Unix, false);
+        let mut rooms = Vec::new();
+        for _ in 0..3 {
+            let (buffer, extension) = (Bytes::from(vec![b'x'; 40]), Arc::new(()));
+            let request = http::Request::builder()
+                .method("A-METHOD-THAT-IS-LONGER-THAN-MOST")
+                .uri(http::Uri::from_maybe_shared(buffer.clone()).unwrap())
+                .header("x-one", HeaderValue::from_maybe_shared(buffer.clone()).unwrap())
+                .extension(extension.clone());
+            let mut carried = Carried::new(request.body(()).unwrap().into_parts().0, connection.clone());
+            rooms.push(&raw const *carried.room);
+            carried.wanted.body = buffer.clone();
+            carried.boundary = Some("b".into());
+            drop(carried.end());
+            assert!(buffer.is_unique() && Arc::strong_count(&extension) == 1);
+            let spare = lock(&connection.spare().0);
+            let Passage { parts, boundary, .. } = spare.as_deref().unwrap();
+            assert!(parts.method == http::Method::GET && parts.headers.is_empty() && boundary.is_none());
+        }
+        assert!(rooms.windows(2).all(|two| two[0] == two[1]), "it is one room");
+    }
 }
