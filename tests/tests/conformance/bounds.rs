@@ -105,6 +105,17 @@ pub(crate) fn heads_beyond_the_bound_are_refused_and_large_bodies_are_asked_for(
     assert_eq!(world.send(&fits).status(), 200);
     let beyond = Request::get("/livez").header("X-Long", &"x".repeat(9_000)).send(world.data());
     assert!(beyond.as_ref().map_or(true, |answer| answer.status() == 431), "{beyond:?}");
+    // In words too when it comes in pieces, too long by its last byte (the empty line's own end is not counted).
+    let lead = "GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: ";
+    let head = format!("{lead}{}\r\n\r\n", "x".repeat(8 * 1024 + 2 - lead.len() - 4));
+    let mut client = Connection::open(world.data(), PATIENCE).unwrap();
+    for piece in head.as_bytes().chunks(1024) {
+        client.send_raw(piece).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let answer = client.answer().unwrap();
+    assert_eq!(answer.status(), 431);
+    assert!(answer.text().contains("larger than 8192 bytes"), "{}", answer.text());
 
     let body = json!({"model": "puppet", "messages": []}).to_string();
     let mut client = Connection::open(world.data(), PATIENCE).unwrap();
